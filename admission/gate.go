@@ -102,8 +102,10 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkPlaces(cfg.Places); err != nil {
-		return nil, err
+	if cfg.Places != nil {
+		if err := cfg.Places.Check(); err != nil {
+			return nil, invalid("Places: %w", err)
+		}
 	}
 	cfg.Limits = nil // the caller may change the slice
 	if cfg.NoPlace == 0 {

@@ -250,7 +250,7 @@ func TestNewRefusesInvalidConfig(t *testing.T) {
 		`limit "b": throttr: Lease 1ns is out of`:                          {flight(inflight.Limit{Name: "b", Max: 1, Lease: 1}), throttr.ErrRange},
 		"limit \"b\\n\"":                                                   {flight(inflight.Limit{Name: "b\n", Max: 1}), throttr.ErrRange},
 		`limit "exports" is on requests in flight, and there is no Places`: {cfg: admission.Config{InFlight: exports}},
-		"Places: inflight: peek":                                           {admission.Config{Limits: []throttr.Limit{a}, Places: newPlaces(t, window.Unimplemented{})}, throttr.ErrUnsupported},
+		"Places: inflight: the backend keeps no":                           {admission.Config{Limits: []throttr.Limit{a}, Places: newPlaces(t, window.Unimplemented{})}, throttr.ErrUnsupported},
 	} {
 		_, err := admission.New(limiter, test.cfg)
 		require.ErrorIs(t, err, throttr.ErrConfig)

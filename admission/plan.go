@@ -2,8 +2,6 @@ package admission
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -140,19 +138,6 @@ func (p *Plan) WithInFlight(l inflight.Limit) (*Plan, error) {
 		return nil, invalid("limit %q: %w", l.Name, err)
 	}
 	return &Plan{p.limits, f}, nil
-}
-
-// checkPlaces returns an error if the backend of places has none.
-func checkPlaces(places *inflight.Limiter) error {
-	if places == nil {
-		return nil
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // so that no store is asked
-	if _, err := places.Peek(ctx, "", inflight.Limit{}); errors.Is(err, throttr.ErrUnsupported) {
-		return invalid("Places: %w", err)
-	}
-	return nil
 }
 
 // Check returns an error if limiter can't keep one of the limits. It matches [throttr.ErrConfig], and

@@ -90,7 +90,9 @@ func TestMistakesAreErrors(t *testing.T) {
 			require.ErrorIs(t, err, throttr.ErrRange, "%v", limit)
 			_, err = l.Peek(t.Context(), "k", limit)
 			require.ErrorIs(t, err, throttr.ErrRange, "%v", limit)
+			require.ErrorIs(t, l.Check(exports, limit), throttr.ErrRange, "%v", limit)
 		}
+		require.NoError(t, l.Check(exports, inflight.Limit{}))
 		_, err := l.Acquire(t.Context(), "k", exports, 0)
 		require.ErrorIs(t, err, throttr.ErrRange)
 		var cost *throttr.CostError
@@ -108,6 +110,11 @@ func TestMistakesAreErrors(t *testing.T) {
 	h, err := l.Acquire(t.Context(), "k", exports, 1)
 	require.ErrorIs(t, err, throttr.ErrUnsupported)
 	h.Release()
+	require.ErrorIs(t, l.Check(), throttr.ErrUnsupported)
+	require.EqualError(t, l.Check(exports), "inflight: the backend keeps no places in flight: throttr: unsupported operation")
+	r := newRemote(t)
+	r.be(hangs)
+	require.NoError(t, newLimiter(t, r).Check(exports), "no store is asked")
 	require.Panics(t, func() { inflight.New(nil) })
 	require.Panics(t, func() { inflight.WithPolicy(7) })
 	for i, o := range []inflight.Option{nil, inflight.WithProcesses(-1), inflight.WithMaxKeys(-1), inflight.WithMaxWaiting(-1),

@@ -47,8 +47,8 @@ type Limiter struct {
 	lossUntil time.Duration // until then, a loss of data is the last one
 }
 
-// New returns a Limiter on a backend that has exchanges: that of package memory, or on Redis. Make one for each
-// process and store, and close it at the end. It panics if the backend or an option is nil.
+// New returns a Limiter on a backend that has exchanges: that of package memory, or on Redis, see [Limiter.Check]. Make
+// one for each process and store, and close it at the end. It panics if the backend or an option is nil.
 func New(b throttr.Backend, opts ...Option) *Limiter {
 	if b == nil {
 		panic("inflight: New: backend is nil")
@@ -82,6 +82,23 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 
 // now returns the monotonic time, which is positive.
 func (l *Limiter) now() time.Duration { return time.Since(l.start) + 1 }
+
+// Check returns an error if a limit is invalid, or the backend keeps no places in flight. Every call would return it, so
+// check limits when the program starts. It matches throttr.ErrRange or throttr.ErrUnsupported. Check asks no store.
+func (l *Limiter) Check(limits ...Limit) error {
+	for _, limit := range limits {
+		if err := limit.check(1); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // so that no store is asked
+	err := l.store.Backend.Exchange(ctx, []window.Claim{{}}, make([]window.Places, 1))
+	if errors.Is(err, window.ErrUnsupported) {
+		return fmt.Errorf("inflight: the backend keeps no places in flight: %w", err)
+	}
+	return nil
+}
 
 // TryAcquire acquires n places of a key if there is room, and nobody waits for it. With ok, the caller releases the
 // Hold. Without ok there is no place, or n is more than the Max. An error says that there is no decision: it matches
