@@ -87,22 +87,22 @@ type row struct {
 
 // rowsOf returns the rows of some calls, in the order of their ids, and sets those of their parts.
 func rowsOf(calls []*batched) []*row {
-	var rows []*row
-	known := make(map[id]*row, len(calls))
+	var parts []*part
 	for _, c := range calls {
 		for i := range c.Value.parts {
-			p := &c.Value.parts[i]
-			p.row = known[p.id]
-			if p.row == nil {
-				p.row = &row{id: p.id, rule: p.rule}
-				known[p.id] = p.row
-				rows = append(rows, p.row)
-			}
+			parts = append(parts, &c.Value.parts[i])
 		}
 	}
-	slices.SortFunc(rows, func(r, s *row) int {
-		return cmp.Or(strings.Compare(r.key, s.key), strings.Compare(r.limit, s.limit))
+	slices.SortFunc(parts, func(p, q *part) int {
+		return cmp.Or(strings.Compare(p.key, q.key), strings.Compare(p.limit, q.limit))
 	})
+	var rows []*row
+	for _, p := range parts {
+		if len(rows) == 0 || rows[len(rows)-1].id != p.id {
+			rows = append(rows, &row{id: p.id, rule: p.rule})
+		}
+		p.row = rows[len(rows)-1]
+	}
 	return rows
 }
 
@@ -138,7 +138,7 @@ func columns(rows []*row, t algorithm.Time) []any {
 		ends = append(ends, t.Now+min(left, math.MaxInt64-max(t.Now, 0)))
 		versions = append(versions, r.version)
 		before = append(before, r.before)
-		states = append(states, r.record.AppendBinary([]byte{}))
+		states = append(states, r.record.AppendBinary(make([]byte, 0, 64)))
 	}
 	return append(idColumns(rows), ends, versions, before, states)
 }

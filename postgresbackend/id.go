@@ -18,7 +18,7 @@ type id struct{ key, limit string }
 // idOf returns the id of a key and limit. Of the limit, the algorithm, the scale, and the name are stored. Before the
 // name, calendar windows have the unit, the start day, and the zone with a zero byte.
 func idOf(key string, l *window.Limit) id {
-	to := binary.BigEndian.AppendUint64([]byte{byte(l.Algorithm)}, uint64(l.Scale))
+	to := binary.BigEndian.AppendUint64(append(make([]byte, 0, 64), byte(l.Algorithm)), uint64(l.Scale))
 	if l.Calendar != 0 {
 		of := limits.Identity(l)
 		to = append(to, byte(of.Calendar), of.StartDay)
