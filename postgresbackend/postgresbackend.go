@@ -25,10 +25,12 @@ import (
 type Backend struct {
 	window.Unimplemented
 	options
-	pool    *pgxpool.Pool
-	owned   bool  // the pool ends with the backend
-	free    *lane // requests lock nothing between their round trips
-	locking *lane // requests lock their rows
+	pool     *pgxpool.Pool
+	owned    bool   // the pool ends with the backend
+	readSQL  string // for the table, as is writeSQL
+	writeSQL string
+	free     *lane // requests lock nothing between their round trips
+	locking  *lane // requests lock their rows
 
 	seed      maphash.Seed
 	lockUntil [1024]atomic.Int64 // until when calls for keys with that hash lock, in nanoseconds since 1970
@@ -46,6 +48,8 @@ func New(pool *pgxpool.Pool, opts ...Option) *Backend {
 		panic("postgresbackend: New: pool is nil")
 	}
 	b := &Backend{options: newOptions("New", opts), pool: pool, seed: maphash.MakeSeed()}
+	b.readSQL = b.sql(readSQL)
+	b.writeSQL = b.writing()
 	b.free = b.newLane(false)
 	b.locking = b.newLane(true)
 	b.life, b.end = context.WithCancel(context.Background())

@@ -118,7 +118,7 @@ func (q *request) read(ctx context.Context, conn *pgxpool.Conn) (t algorithm.Tim
 		all.Queue(boundSQL)
 		all.Queue(q.sql(lockSQL), ids...)
 	}
-	all.Queue(q.sql(readSQL), ids...).Query(func(rows pgx.Rows) error {
+	all.Queue(q.readSQL, ids...).Query(func(rows pgx.Rows) error {
 		var state []byte
 		var version, micros int64
 		at := 0
@@ -148,10 +148,7 @@ func (q *request) write(ctx context.Context, conn *pgxpool.Conn, t algorithm.Tim
 	changed := slices.DeleteFunc(slices.Clone(q.rows), func(r *row) bool { return !r.changed })
 	var all pgx.Batch
 	if len(changed) > 0 {
-		if q.durability == Async {
-			all.Queue(asyncSQL)
-		}
-		all.Queue(q.sql(writeSQL), columns(changed, t)...).Query(func(written pgx.Rows) error {
+		all.Queue(q.writeSQL, columns(changed, t)...).Query(func(written pgx.Rows) error {
 			versions, err := pgx.CollectRows(written, pgx.RowTo[int64])
 			for _, r := range changed {
 				if !slices.Contains(versions, r.version) {

@@ -68,3 +68,17 @@ func TestChargesOfALogCountUpToTheLargestLimit(t *testing.T) {
 		expect(t, w.Count == step.want, "a charge of %d: %+v, want a count of %d", step.n, w, step.want)
 	}
 }
+
+// The transactions of Async do not wait for the disk. Those of Full do as the server says, by default.
+func TestDurability(t *testing.T) {
+	pool := connect(t, testkit.StartPostgres(t))
+	for d, want := range map[postgresbackend.Durability]string{postgresbackend.Async: "off", postgresbackend.Full: "on"} {
+		b := postgresbackend.New(pool, newTable(t, pool, postgresbackend.WithDurability(d))...)
+		_, err := pool.Exec(t.Context(), "ALTER TABLE "+postgresbackend.Table(b)+" ADD waits text DEFAULT current_setting('synchronous_commit')")
+		noError(t, err)
+		noError(t, takeOf(1, b, "k"))
+		var waits string
+		noError(t, pool.QueryRow(t.Context(), "SELECT waits FROM "+postgresbackend.Table(b)).Scan(&waits))
+		expect(t, waits == want, "%s: synchronous_commit is %s", d, waits)
+	}
+}

@@ -43,14 +43,14 @@ const (
 FROM unnest((SELECT $1::bytea[]), (SELECT $2::bytea[])) AS u(k, l)
 LEFT JOIN LATERAL (SELECT state, version FROM %s AS t WHERE t.key = u.k AND t.lim = u.l LIMIT 1) AS r ON true`
 
-	// It is INSERT, and not UPDATE, also because the plan of that reads all of the table.
-	writeSQL = `INSERT INTO %s AS t (key, lim, ends, version, before, state)
-SELECT k, l, e, v, b, s
-FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[]) AS u(k, l, e, v, b, s)
-ON CONFLICT (key, lim) DO UPDATE SET ends = excluded.ends, version = excluded.version, before = excluded.before, state = excluded.state
+	// writeSQL may have asyncSQL as its source. It is INSERT, and not UPDATE, also because the plan of that reads all of
+	// the table.
+	writeSQL = `INSERT INTO %[1]s AS t (key, lim, ends, version, before, state)
+SELECT unnest($1::bytea[]), unnest($2::bytea[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::bytea[])
+%[2]sON CONFLICT (key, lim) DO UPDATE SET ends = excluded.ends, version = excluded.version, before = excluded.before, state = excluded.state
 WHERE t.version = excluded.before RETURNING version`
 
-	// asyncSQL precedes writeSQL, and is part of its transaction only.
+	// asyncSQL is for the transaction that it is part of.
 	asyncSQL  = `SELECT set_config('synchronous_commit', 'off', true)`
 	beginSQL  = `BEGIN ISOLATION LEVEL READ COMMITTED`
 	commitSQL = `COMMIT`
@@ -80,6 +80,15 @@ FROM %s WHERE (key, lim) > ($1::bytea, $2::bytea) AND key <= $3::bytea AND state
 // sql returns a statement for the table.
 func (o *options) sql(statement string) string { return fmt.Sprintf(statement, o.table) }
 
+// writing returns the statement that writes rows to the table.
+func (o *options) writing() string {
+	from := ""
+	if o.durability == Async {
+		from = "FROM (" + asyncSQL + ") AS async\n"
+	}
+	return fmt.Sprintf(writeSQL, o.table, from)
+}
+
 // prepare makes the table if it is missing, and makes sure that it can be used.
 func (b *Backend) prepare(ctx context.Context) error {
 	err := b.ping(ctx)
@@ -98,8 +107,8 @@ func (b *Backend) prepare(ctx context.Context) error {
 // ping makes a request that changes nothing, and needs all permissions.
 func (b *Backend) ping(ctx context.Context) error {
 	return b.send(ctx, func(all *pgx.Batch) {
-		all.Queue(b.sql(readSQL), [][]byte{}, [][]byte{})
-		all.Queue(b.sql(writeSQL), [][]byte{}, [][]byte{}, []int64{}, []int64{}, []int64{}, [][]byte{})
+		all.Queue(b.readSQL, [][]byte{}, [][]byte{})
+		all.Queue(b.writeSQL, [][]byte{}, [][]byte{}, []int64{}, []int64{}, []int64{}, [][]byte{})
 		all.Queue(b.sql(sweepSQL), "(0,0)", "(0,0)")
 	})
 }
