@@ -58,7 +58,7 @@ func (b *Backend) newLane(locks bool) *lane {
 // locks to find a conflict. It returns when the timeout is over, however often the call is queued until then.
 func (b *Backend) submit(ctx context.Context, made call) error {
 	c := &batched{Value: made}
-	bounded, cancel := context.WithTimeout(ctx, b.timeout)
+	bounded, cancel := b.bound(ctx)
 	defer cancel()
 	lockUntil := &b.lockUntil[maphash.String(b.seed, made.parts[0].key)%uint64(len(b.lockUntil))]
 	for attempt := 1; ; attempt++ {
@@ -81,6 +81,14 @@ func (b *Backend) submit(ctx context.Context, made call) error {
 			lockUntil.Store(time.Now().Add(time.Second).UnixNano())
 		}
 	}
+}
+
+// bound returns a ctx that ends when the timeout is over at the latest.
+func (b *Backend) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if at, ok := ctx.Deadline(); ok && time.Until(at) <= b.timeout {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, b.timeout)
 }
 
 // request is calls that share two round trips: one reads their rows, and the other writes those that they change.
