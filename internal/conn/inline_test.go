@@ -83,18 +83,6 @@ func TestInlineReaderReturnsWhenItsContextEnds(t *testing.T) {
 	require.NoError(t, l.Err())
 }
 
-func TestCanceledContextDoesNotDisturbLaterInlineReaders(t *testing.T) {
-	l, _ := newLone(t, Options{})
-	for range 50 {
-		ctx, cancel := context.WithCancel(t.Context())
-		l.roundTrip(ctx)
-		go cancel() // at any time from now on
-		l.roundTrip(t.Context())
-		l.roundTrip(context.Background())
-	}
-	require.NoError(t, l.Err())
-}
-
 func TestInlineReaderReadsForCallersThatComeLater(t *testing.T) {
 	l, inline := newLone(t, Options{})
 	errs := make(chan error)

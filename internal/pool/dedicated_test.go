@@ -15,7 +15,6 @@ import (
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 // dedicated returns a dedicated connection.
@@ -37,34 +36,6 @@ func (s subject) on(c *conn.Conn) error {
 	}
 	_, _, err := cl.Wait(s.t.Context())
 	return err
-}
-
-func TestDedicatedConnectionsFailAtOnceWhileTheServerIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &gate{srv: inMemory(t)}
-		s := connect(t, g.dial, pool.Options{})
-		g.hang.Store(true)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := s.Dedicated(ctx)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Zero(t, s.Stats().Failures, "it is no fault of the server")
-		g.hang.Store(false)
-		g.fail.Store(true)
-		g.srv.Disconnect()
-		synctest.Wait()
-		_, err = s.Dedicated(t.Context())
-		require.ErrorIs(t, err, errGate)
-		dials := s.Stats().Dials
-		for range 10 {
-			_, err = s.Dedicated(t.Context())
-			require.ErrorIs(t, err, window.ErrUnavailable)
-		}
-		require.Equal(t, dials, s.Stats().Dials, "the circuit is open")
-		g.fail.Store(false)
-		time.Sleep(10 * time.Second)
-		require.NoError(t, s.on(s.dedicated()))
-	})
 }
 
 // A connection that fails with requests in flight must not deliver them later: it sends a reset.

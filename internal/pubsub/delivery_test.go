@@ -74,42 +74,6 @@ func TestNoSubscribeForImplicitChannels(t *testing.T) {
 	})
 }
 
-func TestManySubscribersThatComeAndGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
-		c := newClient(t, nil, srv)
-		var all sync.WaitGroup
-		var left [4]*pubsub.Subscription
-		for i := range 200 {
-			all.Go(func() {
-				for round := range 5 {
-					s, _, _, err := c.subscribe(t.Context(), fmt.Sprint(i%4), pubsub.SubscribeOptions{})
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if i < 4 && round == 4 {
-						left[i] = s
-						return
-					}
-					s.Close()
-				}
-			})
-		}
-		all.Wait()
-		synctest.Wait()
-		publish := newPublisher(t, srv)
-		for i, s := range left {
-			require.Equal(t, 1, srv.Subscriptions(fmt.Sprint(i)))
-			publish(fmt.Sprint(i), "once")
-			require.Equal(t, []string{"once"}, queued(t, s))
-			s.Close()
-		}
-		synctest.Wait()
-		require.Equal(t, 1, srv.Conns(), "the publisher's")
-	})
-}
-
 func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 	const subscribers, channels, messages = 1000, 4, 100
 	synctest.Test(t, func(t *testing.T) {
