@@ -27,8 +27,7 @@ var (
 //
 // The calls of many keys share the connection, so that they share writes and reads, too.
 //
-// send sends a call on the connection of the link, sendAnywhere on any connection to its server, and sendBy sends an
-// action on that of the link, in time or never.
+// send sends a call on the connection of the link, and sendBy sends an action, in time or never.
 type link struct {
 	server Server
 	calls  *conn.Calls
@@ -107,17 +106,8 @@ func (l *link) close() {
 	}
 }
 
-// sendAnywhere sends a call on any connection to the server, and waits for its responses. After an error the call must
+// send sends a call on a connection that the link has made, and waits for its responses. After an error the call must
 // not be used any more.
-func (l *link) sendAnywhere(ctx context.Context, cl *conn.Call) (sent bool, err error) {
-	done, sent, err := l.server.Do(ctx, cl)
-	if done && err != nil {
-		l.calls.Put(cl)
-	}
-	return sent, err
-}
-
-// send is sendAnywhere for a connection that the link has made.
 func (l *link) send(ctx context.Context, c *conn.Conn, cl *conn.Call) (sent bool, err error) {
 	l.server.AddParking(cl)
 	if err := c.Enqueue(cl); err != nil {

@@ -48,14 +48,18 @@ func (s *slots) newCall() *conn.Call {
 	return cl
 }
 
-// ask sends a call on a connection of the link, or on any one if c is nil. It also returns when the call was sent, and
-// when the responses had arrived.
+// ask sends a call on a connection of the link, or on any one if c is nil, and waits for its responses. It also returns
+// when the call was sent, and when the responses had arrived. After an error the call must not be used any more.
 func (s *slots) ask(ctx context.Context, c *conn.Conn, cl *conn.Call) (at span, sent bool, err error) {
 	at.from = time.Now()
-	if c == nil {
-		sent, err = s.link.sendAnywhere(ctx, cl)
-	} else {
+	if c != nil {
 		sent, err = s.link.send(ctx, c, cl)
+	} else {
+		var done bool
+		done, sent, err = s.link.server.Do(ctx, cl)
+		if done && err != nil {
+			s.backend.Calls.Put(cl)
+		}
 	}
 	at.to = time.Now()
 	return at, sent, err
