@@ -2,7 +2,6 @@ package fixedwindow
 
 import (
 	"container/heap"
-	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -28,7 +27,6 @@ const (
 // Each server has a janitor of its own, so that a server that does not respond delays no other.
 type janitor struct {
 	backend *Backend
-	ctx     context.Context // ends with the backend
 	link    *link
 	max     int            // keys with records to remove
 	wake    chan struct{}  // has an element if the first duty of the queue is a new one
@@ -60,7 +58,7 @@ func newJanitor(b *Backend, l *link, max int) *janitor {
 		MaxInFlight: b.MaxInFlight, MaxQueued: b.MaxQueued,
 	})
 	return &janitor{
-		backend: b, ctx: b.group.ctx, link: l, sweeper: sweeper, max: max,
+		backend: b, link: l, sweeper: sweeper, max: max,
 		wake: make(chan struct{}, 1), permits: make(chan struct{}, maxChunks),
 	}
 }
@@ -166,7 +164,7 @@ func (j *janitor) run() {
 	for {
 		select {
 		case j.permits <- struct{}{}:
-		case <-j.ctx.Done():
+		case <-j.backend.group.ctx.Done():
 			return
 		}
 		chunk, next := j.due()
@@ -179,7 +177,7 @@ func (j *janitor) run() {
 			continue
 		}
 		<-j.permits
-		if outage.SleepUntil(j.ctx, next, j.wake) != nil {
+		if outage.SleepUntil(j.backend.group.ctx, next, j.wake) != nil {
 			return
 		}
 	}
@@ -219,7 +217,7 @@ func (j *janitor) do(chunk []*slots) {
 	for i, s := range chunk {
 		cleanings[i] = &cleaning{records: s.records, decide: s.cleanAction}
 	}
-	clean(j.ctx, j.link, cleanings) // what fails is done again later
+	clean(j.backend.group.ctx, j.link, cleanings) // what fails is done again later
 	for i, k := range cleanings {
 		if !j.requeue(chunk[i], k) {
 			j.backend.table.remove(chunk[i])
@@ -307,11 +305,11 @@ func (j *janitor) discard() {
 	}
 	j.mu.Unlock()
 	var chunks sync.WaitGroup
-	for len(all) > 0 && j.ctx.Err() == nil {
+	for len(all) > 0 && j.backend.group.ctx.Err() == nil {
 		chunk := all[:min(len(all), chunkSize)]
 		all = all[len(chunk):]
 		chunks.Go(func() { j.do(chunk) })
-		if len(all) > 0 && outage.Sleep(j.ctx, time.Millisecond) != nil {
+		if len(all) > 0 && outage.Sleep(j.backend.group.ctx, time.Millisecond) != nil {
 			break
 		}
 	}

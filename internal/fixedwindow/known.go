@@ -77,7 +77,7 @@ func fits(largest uint64, others *shared, h *hit) bool {
 // mayRefuse reports whether hits over the limit are denied from memory: the known window was read recently, and has
 // certainly not ended since. The caller holds mu.
 func (s *slots) mayRefuse(now time.Time) bool {
-	return now.Sub(s.known.Sent) < s.denialMemory && s.known.certainlyOpen(now)
+	return now.Sub(s.known.Sent) < s.backend.denialMemoryOf(s.scale) && s.known.certainlyOpen(now)
 }
 
 // current returns the known window.

@@ -67,7 +67,7 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 	} {
 		times := slot.Times{Sent: at(100), Until: at(160), Latest: at(161)}
 		s := knows(time.Minute, known{ok: c.known, id: 7, Window: slot.Window{Count: c.count, Times: times}})
-		s.denialMemory = cmp.Or(c.memory, 4*time.Second)
+		s.backend = &Backend{Options: Options{DenialMemory: cmp.Or(c.memory, 4*time.Second)}}
 		c.shared.now = at(c.now)
 		s.queue.fresh = c.fresh
 		verdict, w := s.admit(&c.shared, &c.hit, c.fresh)

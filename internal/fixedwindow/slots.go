@@ -13,11 +13,10 @@ import (
 type slots struct {
 	countKey
 	records
-	backend      *Backend
-	server       int // of the key
-	link         *link
-	janitor      *janitor
-	denialMemory time.Duration // for how long a denial is remembered; negative: not at all
+	backend *Backend
+	server  int // of the key
+	link    *link
+	janitor *janitor
 
 	mu    sync.Mutex // guards known and queue
 	known known      // changes only while the queue is served, and in learnUnlessKnown
@@ -36,8 +35,7 @@ func newSlots(b *Backend, bands slot.Bands, k countKey) *slots {
 	return &slots{
 		countKey: k, records: records{&bands, slotNames(&bands, k.key, k.name)},
 		backend: b, server: server, link: b.links[server].of(bands.Guard), janitor: b.janitors[server],
-		denialMemory: b.denialMemoryOf(k.scale),
-		known:        known{Window: slot.Window{Slot: slot.B}}, // so that the first lookup begins with A
+		known: known{Window: slot.Window{Slot: slot.B}}, // so that the first lookup begins with A
 	}
 }
 
