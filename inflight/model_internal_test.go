@@ -430,35 +430,3 @@ func TestModelKeepsPlacesWhileTheStoreIsAway(t *testing.T) {
 	f = faults{loose: true, stops: true, crashes: true, policy: Share}
 	runModels(t, *modelRuns/2, f, func(*model) bool { return false })
 }
-
-// All processes but one crash, with what they hold and want. That one gets all places within 1.2 leases.
-func TestModelRecoversFromCrashes(t *testing.T) {
-	var slowest time.Duration
-	crashed := 0
-	for seed := range uint64(*modelRuns) {
-		m := newModel(seed, faults{})
-		for end := modelLease + m.duration(3*modelLease); m.now < end; {
-			m.step()
-		}
-		m.calm = true // no process wants anything but what follows
-		left := m.nodes[0]
-		for _, w := range left.waits {
-			m.on(left, func() { left.pump.cancel(w) })
-		}
-		for _, n := range m.nodes[1:] {
-			n.dead = true
-			crashed += int(n.pump.held)
-		}
-		crash := m.now
-		w := &Hold{want: window.Want{N: modelMax, Max: modelMax, Wait: true}}
-		m.on(left, func() { left.pump.add(w) })
-		for m.now < crash+2*modelLease && w.state != held {
-			m.step()
-		}
-		require.Equal(t, held, w.state, "seed %d", seed)
-		slowest = max(slowest, m.now-crash)
-	}
-	require.Greater(t, crashed, *modelRuns, "places are held by those that crash")
-	t.Logf("%d places of processes that crashed are back after %.2f leases at most", crashed, float64(slowest)/float64(modelLease))
-	require.LessOrEqual(t, slowest, modelLease*6/5)
-}
