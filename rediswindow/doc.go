@@ -26,11 +26,11 @@
 //
 // # Shared requests
 //
-// If no request is in flight, a caller sends its call itself if its ctx never ends, or if the client is punctual, see
-// [Client], and the deadline is at most a second away: if its ctx is canceled, it may return at the deadline. All other
-// calls are queued: when a request is back, the next one has all that is queued by then, of all methods, on any keys
-// and limits, up to 256 limits. Up to 4 requests are in flight at a time if they take longer than 150 µs, or if the last
-// one is older when a call is made. Package internal/batch has the rules. Scripts of other calls, such
+// If at most one request is in flight, a caller sends its call itself if its ctx never ends, or if the client is
+// punctual, see [Client], and the deadline is at most a second away: if its ctx is canceled, it may return at the
+// deadline. All other calls are queued: when a request is back, the next one has all that is queued by then, of all
+// methods, on any keys and limits, up to 256 limits. Two requests are in flight at a time, and up to 4 if they take
+// longer than 150 µs, or if the last one is older when a call is made. Package internal/batch has the rules. Scripts of other calls, such
 // as those for places in flight, are requests of their own, up to 32 at a time, for which no others wait.
 //
 // The result is that of requests of their own, one after the other: each hit and each take has its own position in
@@ -125,7 +125,7 @@
 //  3. request.go: a call is the parts of what is asked together, a question and an answer each: TakeAll, takeall.go,
 //     and Delete ask several. It enters the batcher of the server, which nodes.go finds, and asks again if a calendar
 //     window has to be that of the server's time, calendar.go.
-//  4. internal/batch: if no request is in flight, the caller makes one with its call, if it may (see Shared requests:
+//  4. internal/batch: if fewer than two requests are in flight, the caller makes one with its call, if it may (see Shared requests:
 //     with a deadline, the client has to be punctual). Otherwise it waits until one is back, and a goroutine makes the
 //     next one with all calls that wait.
 //  5. request.go: a request is an argument for each part; equal calls are one. In a cluster, each key has a script.

@@ -1,11 +1,12 @@
 // Package batch lets calls that are made at one time share requests to a store, and adds nothing to a call that is
 // made alone. It knows nothing of the store.
 //
-//   - While no request is in flight, or only a few that take long, a caller sends its call itself, on its own
-//     goroutine and with its own ctx. That must end soon, or never: a caller that is canceled does not wait for a
+//   - While fewer than two requests are in flight, or only a few that take long, a caller sends its call itself, on its
+//     own goroutine and with its own ctx. That must end soon, or never: a caller that is canceled does not wait for a
 //     store that hangs.
 //   - Otherwise, the call is queued. When a request is back, the next one takes all that is queued. So requests become
-//     larger as the store becomes slower. Two requests take more time of both sides than one of twice the size.
+//     larger as the store becomes slower. With two in flight, the store does one while this process makes the other; more
+//     of them take more time of both sides than a larger one.
 //   - After a request of several calls, their callers are about to call again: they are queued, and share the next one.
 //   - Calls of a request that are equal are one entry of it.
 //   - A request from the queue has a ctx of its own. A call whose ctx ends returns, and does not affect the others.
@@ -25,6 +26,9 @@ import (
 // take the time that larger ones save.
 const MaxInFlight = 4
 
+// together is how many requests are in flight whatever they take, unless MaxInFlight is less.
+const together = 2
+
 // brief is the longest time until the deadline of a caller that sends its call itself. The end of its ctx may be
 // noticed at the deadline only: that is up to the client of the store.
 const brief = time.Second
@@ -41,8 +45,8 @@ type Options[K comparable, T any] struct {
 	MaxSize int
 	// MaxInFlight is how many requests are in flight at most. 0: [MaxInFlight]
 	MaxInFlight int
-	// Patience is how old the last request must be before another one may be in flight with it, unless requests take
-	// that long: then the store is far away. It is looked at when a call is made, and when a request is back.
+	// Patience is how old the last request must be before a third one may be in flight, unless requests take that long:
+	// then the store is far away. It is looked at when a call is made, and when a request is back.
 	Patience time.Duration
 	// Punctual says that Send returns when its ctx ends. Otherwise, only callers whose ctx never ends send their calls.
 	Punctual bool
@@ -137,7 +141,7 @@ func (b *Batcher[K, T]) wait(ctx context.Context, c *Call[T]) (sent bool, err er
 
 // room reports whether another request may be in flight. The caller holds mu.
 func (b *Batcher[K, T]) room() bool {
-	if b.inFlight == 0 {
+	if b.inFlight < min(together, b.options.MaxInFlight) {
 		return true
 	}
 	return b.inFlight < b.options.MaxInFlight && max(b.took, time.Since(b.sentAt)) >= b.options.Patience
