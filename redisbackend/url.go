@@ -32,7 +32,7 @@ var errMalformed = fmt.Errorf("%w: the URL is malformed, or a character of its u
 	window.ErrConfig)
 
 // parse reads a URL. No error has a part of the user and password, which can be at odd places of a URL that is
-// malformed: all that is before the last @ may be one.
+// malformed: all that is before the last @ may be one. Without an @, there is none.
 func parse(text string) (s settings, err error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	u, err := url.Parse("redis://" + rest)
@@ -82,8 +82,8 @@ func (s *settings) read(query url.Values) error {
 		case "timeout":
 			s.timeout, err = time.ParseDuration(v)
 		default:
-			return fmt.Errorf("%w: a parameter of the URL is unknown; there are prefix, timeout, lazy, max_queued, max_log, %s",
-				window.ErrConfig, strings.Join(parameters, ", "))
+			return fmt.Errorf("%w: URL parameter %.64q is unknown; there are prefix, timeout, lazy, max_queued, max_log, %s",
+				window.ErrConfig, name, strings.Join(parameters, ", "))
 		}
 		if err != nil || len(values) > 1 || s.timeout < 0 {
 			return fmt.Errorf("%w: URL parameter %s is malformed", window.ErrConfig, name)
