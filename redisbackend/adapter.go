@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -25,7 +25,9 @@ func New(client rueidis.Client, opts ...rediswindow.Option) *rediswindow.Backend
 	if client == nil {
 		panic("redisbackend: New: client is nil")
 	}
-	return rediswindow.New(&adapter{client: client, name: nameOf(client), shared: true}, opts...)
+	a := &adapter{name: nameOf(client), shared: true}
+	a.state.Store(&state{client: client})
+	return rediswindow.New(a, opts...)
 }
 
 // nameOf returns the address of a server of a client.
@@ -43,17 +45,19 @@ type adapter struct {
 	shared bool                 // with calls of the user's, which a connection that is closed at a deadline would fail
 	option rueidis.ClientOption // of clients that it makes, until ctx ends: one that is shared makes none
 	ctx    context.Context
+	state  atomic.Pointer[state]
+}
 
-	mu     sync.Mutex     // guards what follows
-	client rueidis.Client // nil: there is none at present
-	err    error          // why
+// state is the client, or why there is none at present.
+type state struct {
+	client rueidis.Client
+	err    error
 }
 
 // now returns the client, or why there is none at present.
 func (a *adapter) now() (rueidis.Client, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.client, a.err
+	s := a.state.Load()
+	return s.client, s.err
 }
 
 // Punctual implements [rediswindow.Client]. A connection that is shared is not given up at a deadline, and who waits

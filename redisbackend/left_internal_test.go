@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,12 +41,12 @@ func TestAClientThatIsLeftIsNotClosed(t *testing.T) {
 		leave func(a *adapter)
 		want  error
 	}{
-		{func(a *adapter) { a.client, a.err = nil, window.ErrUnavailable }, window.ErrUnavailable},
-		{func(a *adapter) { a.client, a.err = nil, window.ErrClosed }, window.ErrClosed},
+		{func(a *adapter) { a.state.Store(&state{err: window.ErrUnavailable}) }, window.ErrUnavailable},
+		{func(a *adapter) { a.state.Store(&state{err: window.ErrClosed}) }, window.ErrClosed},
 		{func(a *adapter) {}, window.ErrClosed},
 	} {
 		a := &adapter{}
-		a.client = &left{client, func() { test.leave(a) }}
+		a.state.Store(&state{client: &left{client, func() { test.leave(a) }}})
 		if _, err := a.EvalSHA(context.Background(), "digest", nil, nil); !errors.Is(err, test.want) || errors.Is(err, window.ErrClosed) != (test.want == window.ErrClosed) {
 			t.Errorf("%v, want %v", err, test.want)
 		}
@@ -56,11 +57,12 @@ func TestAClientThatIsLeftIsNotClosed(t *testing.T) {
 func TestNothingConnectsAfterClose(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			dialed := 0
-			a := &adapter{client: noClient{}}
+			var dialed atomic.Int64
+			a := &adapter{}
+			a.state.Store(&state{client: noClient{}})
 			a.option = rueidis.ClientOption{InitAddress: []string{"redis.test:6379"}, ForceSingleClient: true}
 			a.option.DialCtxFn = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-				dialed++
+				dialed.Add(1)
 				return nil, errors.New("nobody listens")
 			}
 			o := &opened{Backend: rediswindow.New(a), client: a}
@@ -70,8 +72,8 @@ func TestNothingConnectsAfterClose(t *testing.T) {
 				_ = o.Close()
 			}
 			time.Sleep(time.Second)
-			if (dialed == 0) != closed {
-				t.Errorf("%d attempts to connect, closed: %v", dialed, closed)
+			if (dialed.Load() == 0) != closed {
+				t.Errorf("%d attempts to connect, closed: %v", dialed.Load(), closed)
 			}
 			_ = o.Close()
 		})

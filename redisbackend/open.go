@@ -33,14 +33,8 @@ type opened struct {
 func (o *opened) Close() error {
 	err := o.Backend.Close()
 	o.stop()
-	a := o.client
-	a.mu.Lock()
-	client := a.client
-	a.client = nil
-	a.err = window.ErrClosed
-	a.mu.Unlock()
-	if client != nil {
-		api.Close(client.Close)
+	if last := o.client.state.Swap(&state{err: window.ErrClosed}); last.client != nil {
+		api.Close(last.client.Close)
 	}
 	return err
 }
@@ -52,7 +46,7 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 		return nil, &api.CallError{Package: "redisbackend", Err: err}
 	}
 	a := &adapter{option: s.client, name: s.client.InitAddress[0]}
-	a.err = a.connectError(errors.New("no attempt has ended yet"))
+	a.state.Store(&state{err: a.connectError(errors.New("no attempt has ended yet"))})
 	o := &opened{client: a}
 	a.ctx, o.stop = context.WithCancel(context.Background())
 	o.Backend = rediswindow.New(a, s.backend...)
@@ -83,33 +77,25 @@ func (a *adapter) connect() {
 	}
 }
 
-// attempt makes an attempt to connect.
+// attempt makes an attempt to connect, which is in vain after Close.
 func (a *adapter) attempt() error {
+	before := a.state.Load()
 	client, err := rueidis.NewClient(a.option)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch {
-	case a.ctx.Err() != nil:
-		if err == nil {
-			go client.Close()
-		}
-	case err != nil:
-		a.err = a.connectError(err)
-	default:
-		a.client = client
-		a.err = nil
+	after := &state{client: client}
+	if err != nil {
+		after = &state{err: a.connectError(err)}
 	}
-	return a.err
+	if (a.ctx.Err() != nil || !a.state.CompareAndSwap(before, after)) && err == nil {
+		go client.Close()
+	}
+	return after.err
 }
 
 // left has another client made, unless it is shared, as the server of this one has become a replica: an address that
 // leads to another primary by then is used soon, although connections to the old one are still there.
 func (a *adapter) left(client rueidis.Client, why error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.shared && a.client == client {
-		a.client = nil
-		a.err = a.connectError(why)
+	s := a.state.Load()
+	if !a.shared && s.client == client && a.state.CompareAndSwap(s, &state{err: a.connectError(why)}) {
 		go client.Close()
 		go a.connect()
 	}
