@@ -59,7 +59,7 @@ type Options[K comparable, T any] struct {
 type Call[T any] struct {
 	Value T
 
-	entry  [1]*Call[T]   // itself, as an entry
+	entry  [1]*Call[T]   // itself, as an entry that has no others
 	lone   [1][]*Call[T] // that, as a request that has no others
 	caller context.Context
 	done   chan struct{}
@@ -91,14 +91,13 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	direct := b.sendsItself(ctx)
+	c.entry[0] = c
 	b.mu.Lock()
-	if direct && b.last <= 1 && len(b.queue) == 0 && b.room() {
+	if b.last <= 1 && len(b.queue) == 0 && b.room() && b.sendsItself(ctx) {
 		b.inFlight++
 		sentAt := b.begin(1)
 		defer b.end(sentAt)
 		b.mu.Unlock()
-		c.entry[0] = c
 		c.lone[0] = c.entry[:]
 		b.options.Send(ctx, c.lone[:])
 		return true, nil
@@ -224,7 +223,7 @@ func (b *Batcher[K, T]) take() (entries [][]*Call[T], calls []*Call[T]) {
 			if may {
 				entryOf[key] = len(entries)
 			}
-			entries = append(entries, []*Call[T]{c})
+			entries = append(entries, c.entry[:])
 		}
 		c.sent = true
 		calls = append(calls, c)
