@@ -46,13 +46,6 @@ var unknown = map[float64]error{
 	outside: fmt.Errorf("%w: the calendar window of the store's time can't be found", window.ErrUnavailable),
 }
 
-// part is a question about one limit, the text of it that the script gets, and the answer.
-type part struct {
-	question
-	text   string
-	answer answer // to the last try
-}
-
 // window returns the window after the call, and whether the call was made: all of it was counted, given back or
 // forgotten. A part of a take of several was made if it fits, also if another one does not.
 func (p *part) window() (w window.Window, made bool, err error) {

@@ -119,10 +119,10 @@
 //
 // A Take goes through these files, in this order:
 //
-//  1. backend.go: the method makes a question of its arguments, and at the end counts the call for Stats. Limits that
+//  1. backend.go: the method makes a part of its arguments, and at the end counts the call for Stats. Limits that
 //     can't be kept are refused by limit.go.
-//  2. name.go, question.go: the name of the hash, and the text of the question, are what the script gets.
-//  3. request.go: a call is the parts of what is asked together, a question and an answer each: TakeAll, takeall.go,
+//  2. name.go, part.go: the name of the hash, and the text of the part, are what the script gets.
+//  3. request.go: a call is the parts of what is asked together, with an answer each: TakeAll, takeall.go,
 //     and Delete ask several. It enters the batcher of the server, which nodes.go finds, and asks again if a calendar
 //     window has to be that of the server's time, calendar.go.
 //  4. internal/batch: if fewer than two requests are in flight, the caller makes one with its call, if it may (see Shared requests:

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,9 +58,7 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 	}
 	c.mu.Lock()
 	c.sent = append(c.sent, slices.Clone(keys))
-	for i := 2; i < len(args); i += 2 {
-		c.text = append(c.text, args[i])
-	}
+	c.text = append(c.text, args[1:]...)
 	c.mu.Unlock()
 	if c.stalls(keys[0]) {
 		<-c.goOn
@@ -72,8 +71,12 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 	}
 	var reply []byte
 	for i, key := range keys {
-		m, _ := strconv.Atoi(args[2*i+1])
-		if verb(args[2*i+2][0]) == take && key == c.refuse {
+		text := strings.TrimLeft(args[i+1], "+0123456789")
+		m, err := strconv.Atoi(strings.Trim(strings.TrimSuffix(args[i+1], text), "+"))
+		if err != nil {
+			m = 1
+		}
+		if verb(text[0]) == take && key == c.refuse {
 			m = 0
 		}
 		for _, f := range []float64{0, float64(m), 1, 3600e6, 3600e6, 7, 0} {

@@ -94,7 +94,7 @@ func (b *Backend) ofAll(ctx context.Context, v verb, name string, scales []time.
 	for line := range strings.Lines(text) {
 		l, ok := readField(strings.TrimSuffix(line, "\n"))
 		if ok && (len(scales) == 0 || slices.Contains(scales, l.Scale)) {
-			all = append(all, part{question: question{verb: v, name: name, limit: l}})
+			all = append(all, part{verb: v, name: name, limit: l})
 		}
 	}
 	if len(all) > 0 {

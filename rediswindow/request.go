@@ -52,7 +52,7 @@ func (b *Backend) run(ctx context.Context, parts []part) error {
 	c := &batched{Value: call{parts: parts}}
 	for try := 0; ; try++ {
 		for i := range parts {
-			parts[i].text = b.textOf(&parts[i].question, parts[i].answer.now)
+			parts[i].text = b.textOf(&parts[i])
 		}
 		sent, err := n.shared.Do(ctx, c)
 		if err == nil && c.Value.err != nil { // it was sent, and has failed, perhaps because ctx has ended
@@ -62,7 +62,10 @@ func (b *Backend) run(ctx context.Context, parts []part) error {
 		if err != nil {
 			return notDone(err, sent)
 		}
-		again := slices.ContainsFunc(parts, func(p part) bool { return p.answer.fit == outside })
+		again := false
+		for i := range parts {
+			again = again || parts[i].answer.fit == outside
+		}
 		if c.Value.err != nil || try == retries || !again {
 			return c.Value.err
 		}
@@ -115,19 +118,19 @@ var windowsScript = newScript(windowsLua)
 // sendTogether runs a script that is the calls of entries, and stores the answers in them, or its error.
 func (b *Backend) sendTogether(ctx context.Context, entries []entry) error {
 	keys := make([]string, 0, len(entries))
-	args := append(make([]string, 0, 1+2*len(entries)), b.time())
+	args := append(make([]string, 0, 1+len(entries)), b.time())
 	for _, e := range entries {
 		parts := e[0].Value.parts
 		for i := range parts {
-			m := strconv.Itoa(len(e)) // see the script
-			if parts[i].verb == giveBack || parts[i].verb == undo {
-				m = strconv.FormatUint(parts[i].of.series, 10)
+			text := parts[i].text
+			if len(e) > 1 { // calls of one limit
+				text = strconv.Itoa(len(e)) + text
 			}
 			if parts[i].verb == take && i < len(parts)-1 { // the next one belongs to the same take
-				m = "+" + m
+				text = "+" + text
 			}
 			keys = append(keys, parts[i].name)
-			args = append(args, m, parts[i].text)
+			args = append(args, text)
 		}
 	}
 	reply, err := b.eval(ctx, windowsScript, keys, args)

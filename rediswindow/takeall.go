@@ -34,7 +34,7 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 	parts := make([]part, len(takes))
 	for i := range takes {
 		t := &takes[i]
-		parts[i].question = question{verb: take, key: t.Key, name: b.nameOf(t.Key), limit: t.Limit, n: t.N, at: i}
+		parts[i] = part{verb: take, limit: t.Limit, n: t.N, key: t.Key, at: i, name: b.nameOf(t.Key)}
 	}
 	// In the order of the keys, of several callers one gets what it needs.
 	slices.SortStableFunc(parts, func(x, y part) int { return strings.Compare(x.key, y.key) })

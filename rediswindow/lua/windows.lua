@@ -3,15 +3,15 @@
 -- sliding one. What buckets and logs have, and series, differs. So does a clock that is set back: see the end of this.
 --
 -- KEYS: for each limit of each call the hash of its key. ARGV[1]: the time, or nothing for that of the server. Then for
--- each limit a number m, and a text:
+-- each limit a text, in which m is a number that may be left out if it is 1:
 --
---   verb algorithm scale max holds n name
+--   m verb algorithm scale max holds n name
 --
 -- In place of a scale, a calendar window has the bounds of the window that the client believes in, START~END, and its
 -- name begins with what tells calendars apart. The bounds are those of a window that opens, if now is within them.
 --
 -- Equal calls are one, m times. Holds is what the limit allows at once: Max, the Burst of a token bucket, or what a
--- sliding log has room for. If m begins with a +, the next limit belongs to the same take: all or none.
+-- sliding log has room for. If the text begins with a +, the next limit belongs to the same take: all or none.
 --
 --   t, p   take, peek: all of n or nothing; peek changes nothing
 --   c, s   charge, set: as much of n as can be counted; set forgets what was counted before, and replaces what is no
@@ -68,30 +68,29 @@ local known, text, verb, kind, scale, limit, holds, n, m, field, ends = {} -- of
 local reply, first, final = {}, 1, 0 -- the limits of a call are those from first to final
 while keys[first] do
   final = first
-  while byte(args[2 * final]) == PLUS do final = final + 1 end
+  while byte(args[final + 1]) == PLUS do final = final + 1 end
   -- Of a take of several limits, all are looked at first, to learn how many takes fit all of them. Then it is made.
   local all
   for pass = first < final and 1 or 2, 2 do for i = first, final do
 
     -- What is asked?
     local key = keys[i]
-    m = args[2 * i] + 0 -- a number
-    if args[2 * i + 1] ~= text then
-      text = args[2 * i + 1]
+    if args[i + 1] ~= text then
+      text = args[i + 1]
       local k = known[text]
       if k then
-        verb, kind, scale, limit, holds, n, field, ends = k[1], k[2], k[3], k[4], k[5], k[6], k[7], k[8]
+        m, verb, kind, scale, limit, holds, n, field, ends = k[1], k[2], k[3], k[4], k[5], k[6], k[7], k[8], k[9]
       else
         local length, name
-        verb, kind, length, ends, limit, holds, n, name =
-          string.match(text, '^(.)(.)(%-?%d+)~?(%-?%d*) (%d+) (%d+) (%d+) (.*)$')
+        m, verb, kind, length, ends, limit, holds, n, name =
+          string.match(text, '^%+?(%d*)(.)(.)(%-?%d+)~?(%-?%d*) (%d+) (%d+) (%d+) (.*)$')
         field = kind .. length .. name
-        scale, limit, holds, n = length + 0, limit + 0, holds + 0, n + 0
+        m, scale, limit, holds, n = tonumber(m) or 1, length + 0, limit + 0, holds + 0, n + 0
         if kind == 'c' then
           field, ends = kind .. name, ends + 0
           scale = ends - scale
         end
-        if keys[2] then known[text] = {verb, kind, scale, limit, holds, n, field, ends} end
+        if keys[2] then known[text] = {m, verb, kind, scale, limit, holds, n, field, ends} end
       end
     end
 

@@ -19,40 +19,44 @@ const (
 	reset    verb = 'r'
 )
 
-// question is what is asked of a limit.
-type question struct {
-	verb  verb
-	key   string
-	name  string // of its hash
-	limit window.Limit
-	n     uint64
-	of    takeID // what is given back
-	at    int    // the index of one of several takes
+// part is what is asked of a limit, and the answer.
+type part struct {
+	verb   verb
+	limit  window.Limit
+	n      uint64
+	of     takeID // what is given back
+	key    string // of one of several takes, and its index
+	at     int
+	name   string // of the hash of the key
+	text   string // what the script gets
+	answer answer // to the last try
 }
 
-// shares reports whether equal questions may be one: of so many takes or hits of one limit, the first ones are granted.
-func (q *question) shares() bool {
-	return q.verb == take || q.verb == charge && !q.limit.Algorithm.Rolling()
+// shares reports whether equal parts may be one: of so many takes or hits of one limit, the first ones are granted.
+func (p *part) shares() bool {
+	return p.verb == take || p.verb == charge && !p.limit.Algorithm.Rolling()
 }
 
-// textOf returns the text that the script gets. Now is the time of the store in microseconds, or 0 if it is not known.
-func (b *Backend) textOf(q *question, now float64) string {
-	l := &q.limit
+// textOf returns the text that the script gets. It has the time of the store, if that is known from an answer.
+func (b *Backend) textOf(p *part) string {
+	l := &p.limit
 	number := holds(l) // which the script calls holds, whatever it is
+	var space [128]byte
+	to := space[:0]
 	switch {
-	case q.verb == giveBack || q.verb == undo:
-		number = q.of.place
+	case p.verb == giveBack || p.verb == undo:
+		number = p.of.place
+		to = strconv.AppendUint(to, p.of.series, 10) // which the script calls m
 	case l.Algorithm == window.SlidingLog:
 		number = b.maxLog
 	}
-	var space [128]byte
-	to := append(space[:0], byte(q.verb), letters[l.Algorithm])
+	to = append(to, byte(p.verb), letters[l.Algorithm])
 	if l.Calendar != 0 {
-		to = b.appendBounds(to, l, now)
+		to = b.appendBounds(to, l, p.answer.now)
 	} else {
 		to = strconv.AppendInt(to, l.Scale.Microseconds(), 10)
 	}
-	for _, n := range [...]uint64{l.Max, number, min(q.n, MaxCount+1)} { // a larger n is more than any limit
+	for _, n := range [...]uint64{l.Max, number, min(p.n, MaxCount+1)} { // a larger n is more than any limit
 		to = strconv.AppendUint(append(to, ' '), n, 10)
 	}
 	to = append(to, ' ')
