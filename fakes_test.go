@@ -17,7 +17,6 @@ import (
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
 // inProcess returns a backend of package memory that is closed at the end of the test.
@@ -61,14 +60,16 @@ type fault func(ctx context.Context, c call) error
 
 // distant is a store on the other side of a network. Calls and answers may get lost on the way.
 type distant struct {
-	throttr.Backend
+	testkit.Hooked
 	asked          atomic.Int64 // calls
 	calls, answers atomic.Pointer[fault]
 }
 
 // newDistant returns a store that is there.
 func newDistant(t *testing.T) *distant {
-	return &distant{Backend: inProcess(t, memory.WithClock(time.Now))}
+	d := &distant{}
+	d.Hooked = testkit.Hooked{Backend: inProcess(t, memory.WithClock(time.Now)), Around: d.call}
+	return d
 }
 
 // failing returns a store whose calls return err.
@@ -84,8 +85,9 @@ func (d *distant) be(f fault) { d.calls.Store(&f) }
 // answer makes f happen to all calls after they are made.
 func (d *distant) answer(f fault) { d.answers.Store(&f) }
 
-func (d *distant) call(ctx context.Context, c call, do func() error) error {
+func (d *distant) call(ctx context.Context, name string, takes []throttr.Take, do func() error) error {
 	d.asked.Add(1)
+	c := call{name, takes[0].Key, takes[0].Limit}
 	if c.limit.Shadow {
 		return errors.New("a backend got a Shadow limit")
 	}
@@ -101,39 +103,8 @@ func (d *distant) call(ctx context.Context, c call, do func() error) error {
 	return err
 }
 
-func (d *distant) Hit(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	err = d.call(ctx, call{"hit", key, l}, func() (err error) { w, err = d.Backend.Hit(ctx, key, l, n); return err })
-	return w, err
-}
-
-func (d *distant) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	err = d.call(ctx, call{"take", key, l}, func() (err error) { w, err = d.Backend.Take(ctx, key, l, n); return err })
-	return w, err
-}
-
-func (d *distant) Charge(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	err = d.call(ctx, call{"charge", key, l}, func() (err error) { w, err = d.Backend.Charge(ctx, key, l, n); return err })
-	return w, err
-}
-
-func (d *distant) Peek(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	err = d.call(ctx, call{"peek", key, l}, func() (err error) { w, err = d.Backend.Peek(ctx, key, l, n); return err })
-	return w, err
-}
-
-func (d *distant) TakeAll(ctx context.Context, takes []throttr.Take, windows []window.Window) (ok bool, err error) {
-	first := call{"take all", takes[0].Key, takes[0].Limit}
-	err = d.call(ctx, first, func() (err error) { ok, err = d.Backend.TakeAll(ctx, takes, windows); return err })
-	return ok, err
-}
-
-func (d *distant) GiveBack(ctx context.Context, key string, l throttr.Limit, n uint64, id int64) (ok bool, err error) {
-	err = d.call(ctx, call{"give back", key, l}, func() (err error) { ok, err = d.Backend.GiveBack(ctx, key, l, n, id); return err })
-	return ok, err
-}
-
 func (d *distant) Reset(ctx context.Context, key string, l throttr.Limit) error {
-	return d.call(ctx, call{"reset", key, l}, func() error { return d.Backend.Reset(ctx, key, l) })
+	return d.call(ctx, "reset", []throttr.Take{l.For(key, 0)}, func() error { return d.Backend.Reset(ctx, key, l) })
 }
 
 // errDown is the error of a store that does not say that it is away.

@@ -177,11 +177,11 @@ func TestPlacesThatCantBeDecided(t *testing.T) {
 
 // failingWhile returns a store whose calls fail with err while it is away.
 func failingWhile(away *atomic.Bool, b throttr.Backend, err error) throttr.Backend {
-	return testkit.Hooked{Backend: b, Before: func(context.Context, ...window.Take) error {
+	return testkit.Hooked{Backend: b, Around: func(_ context.Context, _ string, _ []window.Take, do func() error) error {
 		if away.Load() {
 			return err
 		}
-		return nil
+		return do()
 	}}
 }
 

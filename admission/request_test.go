@@ -18,11 +18,11 @@ import (
 
 // flaky returns a backend whose calls for limits of a name fail.
 func flaky(b throttr.Backend, name string, err error) throttr.Backend {
-	return testkit.Hooked{Backend: b, Before: func(_ context.Context, takes ...window.Take) error {
+	return testkit.Hooked{Backend: b, Around: func(_ context.Context, _ string, takes []window.Take, do func() error) error {
 		if slices.ContainsFunc(takes, func(t window.Take) bool { return t.Limit.Name == name }) {
 			return err
 		}
-		return nil
+		return do()
 	}}
 }
 

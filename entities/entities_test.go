@@ -13,24 +13,16 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/entities"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
 var errDown = errors.New("down")
 
 // down is a backend that fails.
-type down struct{ window.Unimplemented }
+type down struct{ testkit.Hooked }
 
-func (down) Check(throttr.Limit) (window.Traits, error) { return window.Traits{}, nil }
-
-func (down) Hit(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
-	return window.Window{}, errDown
-}
-
-func (down) Peek(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
-	return window.Window{}, errDown
-}
+func newDown() down { return down{testkit.Broken(memory.New(), errDown)} }
 
 func (down) Reset(context.Context, string, throttr.Limit) error { return errDown }
 
@@ -81,7 +73,7 @@ func TestMistakesAreValidationErrorsAndNotCounted(t *testing.T) {
 		{long, "upload", "entity", "entities: invalid argument: entity is 1025 bytes, at most 1024 are allowed"},
 	} {
 		var calls int
-		users := entities.New(throttr.NewRateLimit(down{}, throttr.WithPolicy(throttr.AllowHits),
+		users := entities.New(throttr.NewRateLimit(newDown(), throttr.WithPolicy(throttr.AllowHits),
 			throttr.WithObserver(func(context.Context, throttr.Event) { calls++ })))
 		limit := throttr.Limit{Name: c.operation, Max: 5, Scale: time.Minute}
 		for name, call := range map[string]func() error{
@@ -113,7 +105,7 @@ func TestMistakesAreValidationErrorsAndNotCounted(t *testing.T) {
 }
 
 func TestPeekAndResetFailWithTheBackend(t *testing.T) {
-	users := entities.New(throttr.NewRateLimit(down{}, throttr.WithPolicy(throttr.AllowHits)))
+	users := entities.New(throttr.NewRateLimit(newDown(), throttr.WithPolicy(throttr.AllowHits)))
 	_, err := users.Peek(t.Context(), "user", upload(5))
 	require.ErrorIs(t, err, errDown)
 	require.ErrorIs(t, users.Reset(t.Context(), "user", upload(5)), errDown)
@@ -146,9 +138,9 @@ func TestExecuteRunsAllowedOperations(t *testing.T) {
 	require.NoError(t, execute(users, nil))
 	require.Equal(t, errJob, execute(users, errJob), "it is not wrapped")
 	require.ErrorIs(t, execute(users, errJob), throttr.ErrRateLimited)
-	require.ErrorIs(t, execute(entities.New(throttr.NewRateLimit(down{})), nil), errDown)
+	require.ErrorIs(t, execute(entities.New(throttr.NewRateLimit(newDown())), nil), errDown)
 	require.Equal(t, 2, runs)
-	require.NoError(t, execute(entities.New(throttr.NewRateLimit(down{}, throttr.WithPolicy(throttr.AllowHits))), nil))
+	require.NoError(t, execute(entities.New(throttr.NewRateLimit(newDown(), throttr.WithPolicy(throttr.AllowHits))), nil))
 	require.Equal(t, 3, runs, "a policy allows it")
 }
 

@@ -47,12 +47,12 @@ func TestLimitsOfSeveralKeysAreTakenTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
 			keys := map[string]string{} // by the name of a limit
-			b := testkit.Hooked{Backend: memory.New(), Before: func(_ context.Context, takes ...window.Take) error {
+			b := testkit.Hooked{Backend: memory.New(), Around: func(_ context.Context, _ string, takes []window.Take, do func() error) error {
 				calls++
 				for _, t := range takes {
 					keys[t.Limit.Name] = t.Key
 				}
-				return nil
+				return do()
 			}}
 			test.cfg.Limits = limits
 			test.cfg.Addr = proxied

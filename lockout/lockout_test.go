@@ -3,6 +3,7 @@ package lockout_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,7 +18,6 @@ import (
 	"github.com/throttr-go/throttr/lockout"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 var config = lockout.Config{
@@ -125,30 +125,27 @@ func TestNoMoreAttemptsAreMadeThanMayFail(t *testing.T) {
 	})
 }
 
-// peeks is a backend whose peeks end with a function.
-type peeks struct {
-	window.Backend
-	end func(ctx context.Context) error
-}
-
-func (b *peeks) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	w, err := b.Backend.Peek(ctx, key, l, n)
-	if err == nil {
-		err = b.end(ctx)
-	}
-	return w, err
+// hooked returns a backend of which calls of some names are made by a function.
+func hooked(b throttr.Backend, around func(ctx context.Context, do func() error) error, names ...string) throttr.Backend {
+	return testkit.Hooked{Backend: b, Around: func(ctx context.Context, name string, _ []throttr.Take, do func() error) error {
+		if !slices.Contains(names, name) {
+			return do()
+		}
+		return around(ctx, do)
+	}}
 }
 
 // Attempts have looked for a lock before there was one, and go on when it has forgotten the failures.
 func TestALockThatComesMeanwhileIsSeen(t *testing.T) {
 	inMemory(t, func(t *testing.T, b throttr.Backend) {
 		type late struct{}
-		slow := &peeks{b, func(ctx context.Context) error {
+		slow := hooked(b, func(ctx context.Context, do func() error) error {
+			err := do()
 			if ctx.Value(late{}) != nil {
 				time.Sleep(time.Second)
 			}
-			return nil
-		}}
+			return err
+		}, "peek")
 		guard := on(t, slow, config, throttr.WithTimeout(time.Minute))
 		var made atomic.Int32
 		try := func(ctx context.Context) {
@@ -173,12 +170,12 @@ func TestALockThatComesMeanwhileIsSeen(t *testing.T) {
 func TestLockoutsWhileTheStoreFails(t *testing.T) {
 	inMemory(t, func(t *testing.T, b throttr.Backend) {
 		var left atomic.Int64 // peeks that do not fail
-		failing := &peeks{b, func(context.Context) error {
+		failing := hooked(b, func(_ context.Context, do func() error) error {
 			if left.Add(-1) < 0 {
 				return throttr.ErrUnavailable
 			}
-			return nil
-		}}
+			return do()
+		}, "peek")
 		cfg := config
 		cfg.Locks = cfg.Locks[:1] // then an attempt peeks twice
 		guard := on(t, failing, cfg)
@@ -192,26 +189,6 @@ func TestLockoutsWhileTheStoreFails(t *testing.T) {
 		left.Store(2)
 		try(t, guard, "k")
 	})
-}
-
-// unsteady is a backend of which some charges and takes are lost.
-type unsteady struct {
-	window.Backend
-	lost atomic.Int32 // how many of the next
-}
-
-func (b *unsteady) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if b.lost.Add(-1) >= 0 {
-		return window.Window{}, throttr.ErrUnavailable
-	}
-	return b.Backend.Take(ctx, key, l, n)
-}
-
-func (b *unsteady) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if b.lost.Add(-1) >= 0 {
-		return window.Window{}, throttr.ErrUnavailable
-	}
-	return b.Backend.Charge(ctx, key, l, n)
 }
 
 // A failure counts, whatever becomes of its client, and of other attempts that are under way. It takes as many as may
@@ -260,9 +237,15 @@ func TestAsManyFailuresAsMayBeLockAKeyOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, func(t *testing.T, b throttr.Backend) {
-				store := &unsteady{Backend: b}
+				var lost atomic.Int32 // how many of the next charges and takes
+				store := hooked(b, func(_ context.Context, do func() error) error {
+					if lost.Add(-1) >= 0 {
+						return throttr.ErrUnavailable
+					}
+					return do()
+				}, "take", "charge")
 				guard := on(t, store, config, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(nil))
-				failures := failing(t, guard, store.lost.Store)
+				failures := failing(t, guard, lost.Store)
 				for range most - failures {
 					after, err := guard.Locked(t.Context(), "k")
 					require.NoError(t, err)

@@ -36,10 +36,13 @@ type fixture struct {
 	opened, closed atomic.Int32
 }
 
-func newFixture(failures int) *fixture {
-	f := &fixture{}
-	f.Circuit = outage.NewCircuit(failures, longest, func(error) { f.opened.Add(1) }, func() { f.closed.Add(1) })
-	return f
+// inBubble calls test in virtual time, with a circuit that one failure opens.
+func inBubble(t *testing.T, test func(t *testing.T, f *fixture)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{}
+		f.Circuit = outage.NewCircuit(1, longest, func(error) { f.opened.Add(1) }, func() { f.closed.Add(1) })
+		test(t, f)
+	})
 }
 
 func (f *fixture) probe() error {
@@ -73,8 +76,7 @@ func (f *fixture) probed() []time.Time {
 const pending = longest * 11 / 10
 
 func TestACircuitIsProbedTriedAndClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(1)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.call(outage.Away)
 		begun := time.Now()
 		for time.Since(begun) < 5*time.Second {
@@ -107,9 +109,11 @@ func TestACircuitIsProbedTriedAndClosed(t *testing.T) {
 	})
 }
 
+// A failure of a call that was made before the circuit opened says nothing about the store after that.
 func TestATrialThatFailsLeavesTheCircuitOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(1)
+	inBubble(t, func(t *testing.T, f *fixture) {
+		late, err := f.Enter()
+		require.NoError(t, err)
 		f.answers.Store(true)
 		f.call(outage.Away)
 		for range 5 { // it answers what only reads
@@ -122,73 +126,47 @@ func TestATrialThatFailsLeavesTheCircuitOpen(t *testing.T) {
 		require.True(t, f.call(outage.Nothing), "a caller that gives up tells nothing")
 		require.Error(t, f.Err())
 		require.True(t, f.call(outage.Answered), "the next one tries")
-		require.NoError(t, f.Err())
-		require.Equal(t, []int32{1, 1}, []int32{f.opened.Load(), f.closed.Load()})
-	})
-}
-
-// Calls that were made before the circuit opened say nothing about the store after that.
-func TestLateFailuresDoNotOpenACircuitAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(1)
-		late, err := f.Enter()
-		require.NoError(t, err)
-		f.answers.Store(true)
-		f.call(outage.Away)
-		time.Sleep(pending)
-		require.True(t, f.call(outage.Answered))
 		late.Leave(outage.Away, errAway, f.probe)
 		require.NoError(t, f.Err())
-		f.call(outage.Away)
-		require.Error(t, f.Err())
-	})
-}
-
-// Without calls the probes become rare, and go on until one is answered. Then the circuit is closed without a trial.
-func TestACircuitThatNobodyCallsIsProbedRarely(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(1)
-		f.call(outage.Away)
-		time.Sleep(time.Hour)
-		probes := f.probed()
-		require.InDelta(t, 10*time.Second/longest+6+3600/30, len(probes), 12)
-		require.InDelta(t, 30*time.Second, probes[len(probes)-1].Sub(probes[len(probes)-2]), float64(3*time.Second))
-		f.answers.Store(true)
-		time.Sleep(33 * time.Second)
-		require.NoError(t, f.Err())
 		require.Equal(t, []int32{1, 1}, []int32{f.opened.Load(), f.closed.Load()})
-		after := len(f.probed())
-		time.Sleep(time.Hour)
-		require.Len(t, f.probed(), after)
 		f.call(outage.Away)
 		require.Error(t, f.Err(), "it opens again")
 	})
 }
 
-// A call that comes when probes are rare does not wait for one: it is a trial. Then they are frequent.
-func TestTheFirstCallAfterAWhileTries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(1)
+// Without calls the probes become rare, and go on until one is answered. Then the circuit is closed without a trial. A
+// call that comes when probes are rare does not wait for one: it is a trial. Then they are frequent.
+func TestACircuitThatNobodyCallsIsProbedRarely(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.call(outage.Away)
 		time.Sleep(time.Hour)
-		probed := len(f.probed())
+		probes := f.probed()
+		require.InDelta(t, 10*time.Second/longest+6+3600/30, len(probes), 12)
+		require.InDelta(t, 30*time.Second, probes[len(probes)-1].Sub(probes[len(probes)-2]), float64(3*time.Second))
 		require.True(t, f.call(outage.Away), "the trial")
 		require.False(t, f.call(outage.Answered))
 		require.Equal(t, errAway, f.Err())
 		time.Sleep(time.Second)
-		require.Greater(t, len(f.probed()), probed+2)
+		require.Greater(t, len(f.probed()), len(probes)+2)
 		require.False(t, f.call(outage.Answered))
 		time.Sleep(time.Hour)
 		require.True(t, f.call(outage.Answered))
 		require.NoError(t, f.Err())
-		require.Equal(t, []int32{1, 1}, []int32{f.opened.Load(), f.closed.Load()})
+		f.call(outage.Away)
+		time.Sleep(time.Hour)
+		f.answers.Store(true)
+		time.Sleep(33 * time.Second)
+		require.NoError(t, f.Err())
+		require.Equal(t, []int32{2, 2}, []int32{f.opened.Load(), f.closed.Load()})
+		after := len(f.probed())
+		time.Sleep(time.Hour)
+		require.Len(t, f.probed(), after)
 	})
 }
 
 // A store that answers and that nobody calls for a while is back, also if the last call told nothing.
 func TestAnAnswerIsEnoughIfNobodyCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(1)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.answers.Store(true)
 		f.call(outage.Away)
 		time.Sleep(pending)
@@ -203,8 +181,7 @@ func TestAnAnswerIsEnoughIfNobodyCalls(t *testing.T) {
 
 // Timers do not keep a circuit that nobody uses.
 func TestACircuitThatIsNotUsedIsNotProbed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(1)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.call(outage.Away)
 		used := weak.Make(f.Circuit)
 		f.Circuit = nil

@@ -19,24 +19,39 @@ import (
 
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/outage"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/window"
 )
 
 // remote is a backend whose store has a part for each first letter of keys.
 type remote struct {
-	window.Unimplemented
+	testkit.Hooked
 	mu    sync.Mutex                                 // guards what follows
 	away  map[string]func(ctx context.Context) error // by part
 	calls []string
+}
+
+// limit is the limit of all calls.
+var limit = window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
+
+// newRemote returns a store that is there.
+func newRemote() *remote {
+	r := &remote{away: map[string]func(context.Context) error{}}
+	r.Hooked = testkit.Hooked{Backend: window.Unimplemented{}, Around: func(ctx context.Context, name string, takes []window.Take, _ func() error) error {
+		for _, t := range takes {
+			if err := r.call(ctx, name, t.Key); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	return r
 }
 
 // be makes calls of a part do f, or nothing if that is nil.
 func (r *remote) be(part string, f func(ctx context.Context) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.away == nil {
-		r.away = map[string]func(context.Context) error{}
-	}
 	r.away[part] = f
 }
 
@@ -49,17 +64,15 @@ func (r *remote) made() []string {
 
 func (r *remote) Part(key string) string { return key[:1] }
 
-func (r *remote) call(ctx context.Context, name string, keys ...string) error {
-	for _, key := range keys {
-		r.mu.Lock()
-		r.calls = append(r.calls, name+" "+key)
-		f := r.away[key[:1]]
-		r.mu.Unlock()
-		if f != nil {
-			return f(ctx)
-		}
+func (r *remote) call(ctx context.Context, name, key string) error {
+	r.mu.Lock()
+	r.calls = append(r.calls, name+" "+key)
+	f := r.away[key[:1]]
+	r.mu.Unlock()
+	if f == nil {
+		return nil
 	}
-	return nil
+	return f(ctx)
 }
 
 func (r *remote) Set(ctx context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
@@ -79,34 +92,6 @@ func (r *remote) Check(l window.Limit) (window.Traits, error) {
 		return window.Traits{}, &window.RangeError{Field: "Max"}
 	}
 	return window.Traits{}, nil
-}
-
-func (r *remote) Hit(ctx context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
-	return w, r.call(ctx, "hit", key)
-}
-
-func (r *remote) Take(ctx context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
-	return w, r.call(ctx, "take", key)
-}
-
-func (r *remote) Charge(ctx context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
-	return w, r.call(ctx, "charge", key)
-}
-
-func (r *remote) Peek(ctx context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
-	return w, r.call(ctx, "peek", key)
-}
-
-func (r *remote) GiveBack(ctx context.Context, key string, _ window.Limit, _ uint64, id int64) (bool, error) {
-	return id > 0, r.call(ctx, "give back", key)
-}
-
-func (r *remote) TakeAll(ctx context.Context, takes []window.Take, _ []window.Window) (bool, error) {
-	var keys []string
-	for _, t := range takes {
-		keys = append(keys, t.Key)
-	}
-	return true, r.call(ctx, "take", keys...)
 }
 
 func (r *remote) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
@@ -176,12 +161,11 @@ func down(context.Context) error { return window.ErrUnavailable }
 
 // Each call ends in time, and tells the circuit of its part; while that is open, none is made. Other parts are asked.
 func TestAGuardedPartIsAwayForAllCalls(t *testing.T) {
-	limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
 	for state, fault := range map[string]func(context.Context) error{"hangs": hang, "stalls": stall, "down": down} {
 		for name, call := range calls {
 			t.Run(state+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					store := &remote{}
+					store := newRemote()
 					store.be("a", fault)
 					g := guard(store)
 					for range 3 {
@@ -216,10 +200,9 @@ func TestAGuardedPartIsAwayForAllCalls(t *testing.T) {
 // a ctx that of the caller, also while one is open.
 func TestWhatSaysNothingAboutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
 		bad := limit
 		bad.Max = 101
-		store := &remote{}
+		store := newRemote()
 		g := guard(struct{ window.Backend }{store})
 		for _, cause := range []error{
 			window.ErrRange, window.ErrScale, window.ErrUnsupported, window.ErrConfig, window.ErrClosed, window.ErrOverloaded, window.ErrFull, errors.New("WRONGTYPE"),
@@ -269,7 +252,6 @@ func trimmed(err error) string { return err.Error()[len("throttr: "):] }
 
 // Failures in a row are those between which the store has not answered. Whoever does not ask it interrupts none.
 func TestFailuresInARow(t *testing.T) {
-	limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
 	for _, c := range []struct {
 		between error
 		opens   bool
@@ -277,7 +259,7 @@ func TestFailuresInARow(t *testing.T) {
 		{window.ErrOverloaded, true}, {window.ErrRange, true}, {window.ErrUnsupported, true}, {window.ErrClosed, true},
 		{nil, false}, {window.ErrFull, false}, {errors.New("WRONGTYPE"), false},
 	} {
-		store := &remote{}
+		store := newRemote()
 		g := guard(store)
 		for _, cause := range []error{window.ErrUnavailable, window.ErrUnavailable, c.between, window.ErrUnavailable} {
 			store.be("a", func(context.Context) error { return cause })
@@ -285,26 +267,23 @@ func TestFailuresInARow(t *testing.T) {
 		}
 		require.Equal(t, c.opens, g.Err("a", 0) != nil, c.between)
 	}
-	store := &remote{}
+	store := newRemote()
 	g := guard(store)
-	for range 2 {
-		store.be("a", down)
-		require.Error(t, calls["take"](t.Context(), g, "a", limit))
+	for range 3 {
 		store.be("a", nil)
 		given, err := g.GiveBack(t.Context(), "a", limit, 1, 0)
 		require.NoError(t, err)
 		require.False(t, given)
+		store.be("a", down)
+		require.Error(t, calls["take"](t.Context(), g, "a", limit))
 	}
-	store.be("a", down)
-	require.Error(t, calls["take"](t.Context(), g, "a", limit))
 	require.Error(t, g.Err("a", 0), "what comes too late to be given back is not asked of the store")
 }
 
 // Takes of several parts go through the circuits of all, and use up no trial if one of them is open.
 func TestACallOfSeveralPartsNeedsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
-		store := &remote{}
+		store := newRemote()
 		store.be("x", down)
 		store.be("a", down)
 		g := guard(store)
@@ -327,7 +306,7 @@ func TestACallOfSeveralPartsNeedsAll(t *testing.T) {
 // An exchange may take a quarter of its shortest lease.
 func TestAnExchangeHasAQuarterOfItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &remote{}
+		store := newRemote()
 		store.be("a", hang)
 		g := guard(struct{ window.Backend }{store})
 		begun := time.Now()
@@ -354,8 +333,7 @@ type wrapper struct{ *leases }
 
 // Places that are held are spent while the circuit is open, but only those of the backend itself.
 func TestHeldPlacesNeedNoStore(t *testing.T) {
-	limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
-	store := &remote{}
+	store := newRemote()
 	store.be("o", down)
 	store.be("h", down)
 	l := &leases{store}
@@ -375,9 +353,8 @@ func TestHeldPlacesNeedNoStore(t *testing.T) {
 // program can recover, and show nothing.
 func TestAPanicShowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
 		var log bytes.Buffer
-		store := &remote{}
+		store := newRemote()
 		g := guard(store)
 		g.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		for _, name := range []string{"take", "exchange"} {
@@ -408,12 +385,11 @@ func TestAPanicShowsNothing(t *testing.T) {
 // What is no decision waits longer for the store, but not for ever, and asks while the circuit is open.
 func TestChangesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &remote{}
+		store := newRemote()
 		g := guard(store)
-		limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
-		store.be("a", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		store.be("a", hang)
 		for range 5 {
-			_, _ = g.Hit(t.Context(), "a", limit, 1)
+			require.Error(t, calls["hit"](t.Context(), g, "a", limit))
 		}
 		for name, change := range map[string]func(ctx context.Context) error{
 			"set":    func(ctx context.Context) error { _, err := g.Set(ctx, "a", limit, 1); return err },

@@ -17,7 +17,7 @@ import (
 // An exchange that has no answer because this process was stopped opens no circuit. On a busy machine, the signal can
 // come when half of the time is over, so that nothing was late: then the test tries again.
 func TestAProcessThatStandsStillIsNoOutage(t *testing.T) {
-	store := &remote{}
+	store := newRemote()
 	exchange := func(timeout time.Duration) (opened, failure error) {
 		g := guard(struct{ window.Backend }{store})
 		g.Failures = 1

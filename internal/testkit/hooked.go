@@ -6,54 +6,60 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Hooked is a backend that asks Before each call that counts or looks up, with what the call takes, and each exchange
-// of places, with nothing. A call fails with its error.
+// Hooked is a backend whose calls, but for changes of counts and lists, are made by Around, which calls do, or fails. It
+// gets the name of the call, such as "take all", and what is taken, asked for or given back: nothing in an exchange.
 type Hooked struct {
 	window.Backend
-	Before func(ctx context.Context, takes ...window.Take) error
+	Around func(ctx context.Context, call string, takes []window.Take, do func() error) error
 }
 
-// Hit asks, and makes a hit.
-func (h Hooked) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if err := h.Before(ctx, l.For(key, n)); err != nil {
-		return window.Window{}, err
-	}
-	return h.Backend.Hit(ctx, key, l, n)
+// Hit makes a hit.
+func (h Hooked) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	err = h.Around(ctx, "hit", []window.Take{l.For(key, n)}, func() (err error) { w, err = h.Backend.Hit(ctx, key, l, n); return err })
+	return w, err
 }
 
-// Take asks, and makes a take.
-func (h Hooked) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if err := h.Before(ctx, l.For(key, n)); err != nil {
-		return window.Window{}, err
-	}
-	return h.Backend.Take(ctx, key, l, n)
+// Take makes a take.
+func (h Hooked) Take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	err = h.Around(ctx, "take", []window.Take{l.For(key, n)}, func() (err error) { w, err = h.Backend.Take(ctx, key, l, n); return err })
+	return w, err
 }
 
-// TakeAll asks once, and makes all takes.
-func (h Hooked) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
-	if err := h.Before(ctx, takes...); err != nil {
-		return false, err
-	}
-	return h.Backend.TakeAll(ctx, takes, windows)
+// Charge makes a charge.
+func (h Hooked) Charge(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	err = h.Around(ctx, "charge", []window.Take{l.For(key, n)}, func() (err error) { w, err = h.Backend.Charge(ctx, key, l, n); return err })
+	return w, err
 }
 
-// Peek asks, and looks up.
-func (h Hooked) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if err := h.Before(ctx, l.For(key, n)); err != nil {
-		return window.Window{}, err
-	}
-	return h.Backend.Peek(ctx, key, l, n)
+// Peek looks up.
+func (h Hooked) Peek(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	err = h.Around(ctx, "peek", []window.Take{l.For(key, n)}, func() (err error) { w, err = h.Backend.Peek(ctx, key, l, n); return err })
+	return w, err
 }
 
-// Exchange asks, and makes an exchange.
+// TakeAll makes all takes.
+func (h Hooked) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (ok bool, err error) {
+	err = h.Around(ctx, "take all", takes, func() (err error) { ok, err = h.Backend.TakeAll(ctx, takes, windows); return err })
+	return ok, err
+}
+
+// GiveBack gives back.
+func (h Hooked) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (ok bool, err error) {
+	err = h.Around(ctx, "give back", []window.Take{l.For(key, n)}, func() (err error) { ok, err = h.Backend.GiveBack(ctx, key, l, n, id); return err })
+	return ok, err
+}
+
+// Exchange makes an exchange.
 func (h Hooked) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
-	if err := h.Before(ctx); err != nil {
-		return err
-	}
-	return h.Backend.Exchange(ctx, claims, places)
+	return h.Around(ctx, "exchange", nil, func() error { return h.Backend.Exchange(ctx, claims, places) })
 }
 
 // Broken returns a backend whose calls and exchanges fail with err, unless that is nil.
 func Broken(b window.Backend, err error) Hooked {
-	return Hooked{b, func(context.Context, ...window.Take) error { return err }}
+	return Hooked{b, func(_ context.Context, _ string, _ []window.Take, do func() error) error {
+		if err != nil {
+			return err
+		}
+		return do()
+	}}
 }
