@@ -260,6 +260,12 @@ func TestWaitAllFailsAtOnceBecauseOfOneLimit(t *testing.T) {
 		_, err = limiter.WaitAll(ctx, requests.For("k", 1), tokens.For("k", 50))
 		require.NoError(t, err)
 		require.Zero(t, time.Since(begun), "what was not used is there at once")
+		window := throttr.Limit{Name: "window", Max: 1, Scale: 500 * time.Millisecond}
+		for range 2 {
+			_, err = limiter.WaitAll(ctx, oneASecond.For("k", 1), window.For("k", 1))
+			require.NoError(t, err)
+		}
+		require.InDelta(t, 0.5, time.Since(begun).Seconds(), 0.1, "what a bucket would grant is not waited for")
 		rv, err = limiter.WaitAll(ctx)
 		require.NoError(t, err)
 		require.NoError(t, rv.Commit(ctx))
@@ -397,6 +403,12 @@ var waits = []struct {
 	{why: "when callers behind the first one are granted is not known with a rolling algorithm: none fails before",
 		limit: oneASecond, taken: 10, callers: []caller{
 			{at: 0, n: 6, turn: 6 * time.Second}, {at: 1, n: 6, patience: 13 * time.Second, turn: 12 * time.Second},
+		}},
+	{why: "what is known of a window counts also when the caller has left that was refused",
+		limit: throttr.Limit{Max: 10, Scale: time.Hour}, taken: 10, lag: 100 * time.Millisecond, callers: []caller{
+			{at: 0, n: 6, leaves: 200 * time.Millisecond, turn: 200 * time.Millisecond, err: context.Canceled},
+			{at: 1, n: 1, leaves: 400 * time.Millisecond, turn: 400 * time.Millisecond, err: context.Canceled},
+			{at: 250 * time.Millisecond, n: 1, patience: time.Second, turn: time.Hour, err: context.DeadlineExceeded},
 		}},
 	{why: "an answer that was on its way while the window was reset is not believed",
 		limit: throttr.Limit{Max: 1, Scale: time.Hour}, taken: 1, lag: 100 * time.Millisecond, reset: 50 * time.Millisecond,
