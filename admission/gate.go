@@ -129,7 +129,7 @@ func (g *Gate) Check(p *Plan) error {
 	if p.inFlight != nil && g.cfg.Places == nil {
 		return invalid("limit %q is on requests in flight, and there is no Places", p.inFlight.limit.Name)
 	}
-	return g.checkKeys(&Request{Plan: p, Keys: g.cfg.Keyed})
+	return g.checkKeys(&Request{Plan: p, Keys: g.cfg.Keyed, Addr: unknown})
 }
 
 // refusedFor is the RetryAfter of a request that could not be counted.

@@ -12,7 +12,8 @@ import (
 // nothing is counted, unless the limit has a Calendar or, by its own Algorithm, aligned windows: then it is when the
 // present one ends, by the clock of this process. The error is that of the backend.
 //
-// It matches [throttr.ErrConfig] if a limit of Config.Keyed has no key: its count would be that of another one.
+// It matches [throttr.ErrConfig] if a limit of Config.Keyed has no key, or the request none at all: the count would be
+// that of another one. That of requests whose address is not known is under the Addr "unknown".
 func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {
 	if err := g.checkKeys(&r); err != nil {
 		return nil, err
@@ -59,7 +60,8 @@ func (g *Gate) Reset(ctx context.Context, r Request) error {
 	return err
 }
 
-// checkKeys returns an error if a limit of a request should have a key of its own, and has none.
+// checkKeys returns an error if a limit of a request should have a key of its own, and has none, or if its key can't be
+// known.
 func (g *Gate) checkKeys(r *Request) error {
 	all, inFlight := g.limitsOf(r)
 	if inFlight != nil {
@@ -71,6 +73,9 @@ func (g *Gate) checkKeys(r *Request) error {
 		shared, keyed := g.cfg.Keyed[name]
 		if (keyed || g.allKeyed) && !given && shared.Text == "" {
 			return invalid("limit %q has no key of its own, as others have", name)
+		}
+		if !given && shared.Text == "" && r.Key.Text == "" && r.Addr == "" && !g.cfg.SkipEmptyKey {
+			return invalid("the request has no key for limit %q: neither one of its own, nor Key or Addr", name)
 		}
 	}
 	return nil

@@ -133,6 +133,13 @@ func TestPeekAndResetNeedTheKeysOfLimits(t *testing.T) {
 		require.ErrorContains(t, err, "has no key of its own, as others have")
 		require.ErrorIs(t, gate.Reset(t.Context(), r), throttr.ErrConfig)
 	}
+	for _, skip := range []bool{false, true} { // then no limit applies
+		unkeyed := newGate(t, admission.Config{SkipEmptyKey: skip})
+		_, err := unkeyed.Peek(t.Context(), admission.Request{})
+		require.Equal(t, !skip, errors.Is(err, throttr.ErrConfig), err)
+		require.Equal(t, !skip, errors.Is(unkeyed.Reset(t.Context(), admission.Request{}), throttr.ErrConfig))
+		counts(t, unkeyed, admission.Request{Addr: admission.Addr("@")})
+	}
 	require.NoError(t, gate.Reset(t.Context(), of))
 	require.Equal(t, []uint64{2, 0, 0}, counts(t, gate, all), "the window of everyone goes on")
 	require.NoError(t, gate.Reset(t.Context(), all))

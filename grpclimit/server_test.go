@@ -147,8 +147,8 @@ func TestMessagesOfAStreamAreCounted(t *testing.T) {
 		"x-ratelimit-remaining": {"0"}, "x-ratelimit-reset": {"60"}, "grpc-retry-pushback-ms": {"60000"},
 	}, only(stream.Trailer()))
 	require.Equal(t, "bytes", status.Convert(err).Details()[1].(*errdetails.QuotaFailure).Violations[0].QuotaMetric)
-	require.EqualValues(t, 10, s.count(t, "", messages))
-	require.EqualValues(t, 1, s.count(t, "", throttr.Limit{Name: "minute", Max: 3, Scale: time.Minute}), "the stream is one call")
+	require.EqualValues(t, 10, s.count(t, "unknown", messages))
+	require.EqualValues(t, 1, s.count(t, "unknown", throttr.Limit{Name: "minute", Max: 3, Scale: time.Minute}), "the stream is one call")
 
 	_, err = s.say(t.Context(), "123") // a unary call counts what it costs in Limits
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
@@ -173,7 +173,7 @@ func TestACallWhoseContextHasEndedIsNotServed(t *testing.T) {
 		require.Equal(t, code, streaming(s, &endingStream{ctx: t.Context(), then: ctx}, func(ss grpc.ServerStream) error {
 			return ss.RecvMsg(nil)
 		}), "of a message")
-		require.NoError(t, s.Reset(t.Context(), admission.Request{}))
+		require.NoError(t, s.Reset(t.Context(), admission.Request{Addr: "unknown"}))
 	}
 }
 
