@@ -152,7 +152,7 @@ func limitFlagsOf(f *flags) *limitFlags {
 	number(f, &l.Burst, "burst", 0, math.MaxUint64, "how `many` a token bucket holds, if not Max")
 	f.text(&l.Calendar, "calendar",
 		"in place of --scale: windows are a `unit` of the calendar: day, week, month, year")
-	f.StringVar(&l.Zone, "zone", "", "the time `zone` of the calendar, such as Europe/Berlin, if not UTC")
+	f.StringVar(&l.Zone, "zone", "", "the time `zone` of the calendar, such as Europe/Berlin, if not UTC: each zone has another count")
 	number(f, &l.StartDay, "start-day", 0, 31,
 		"the `day` of the month, or of the week from 1 (Monday), on which windows start")
 	return l
