@@ -53,8 +53,7 @@ func TestCountsAreListedAndForgotten(t *testing.T) {
 		for _, line := range []string{
 			"--scale 1m --limit 4 user:1", "--scale 1h --name api --limit 8 user:1", "--scale 1m --limit 4 -n 4 user:2", "--scale 1h --name login --limit 9 " + long,
 		} {
-			status, _, stderr := s.run("", strings.Split("take "+line, " ")...)
-			require.Zero(t, status, stderr)
+			s.does("take " + line)
 		}
 		listed := func(status int, line string) (keys []string) {
 			t.Helper()
@@ -79,7 +78,7 @@ func TestCountsAreListedAndForgotten(t *testing.T) {
 		}
 		s.prints(0, "key name count max used in algorithm ends in\nuser:2 - 4 "+max+" "+used+" 1m fixed-window 1m\n", "list user:2")
 		s.prints(0, "key name count max used in algorithm ends in\nuser:2 - 4 4 100% 1m fixed-window 1m\n", "list --limit 4 user:2")
-		_, out, _ := s.run("", "list")
+		out := s.does("list")
 		require.Contains(t, out, " (digest)  ")
 		require.NotContains(t, out, long)
 
@@ -93,7 +92,7 @@ func TestCountsAreListedAndForgotten(t *testing.T) {
 		if redis { // it finds the digest by the key, and forgets the count of the key
 			s.prints(0, "key name count in algorithm result\n"+cut+" login 1 1h fixed-window forgotten\n", "forget "+long)
 			s.prints(1, "key name count in algorithm result\n"+cut+" - 0 - - nothing was counted\n", byLimit)
-			s.run("", strings.Fields("take --scale 1h --name login --limit 9 "+long)...)
+			s.does("take --scale 1h --name login --limit 9 " + long)
 		}
 		s.prints(0, "key name count in algorithm result\n"+cut+" login 1 1h fixed-window forgotten\n", byLimit)
 		s.prints(1, "key name count in algorithm result\n"+cut+" - 0 - - nothing was counted\n", "forget --name login --scale 1h "+long)
@@ -107,8 +106,8 @@ func TestUnitsAreGivenBack(t *testing.T) {
 			t.Helper()
 			s.prints(status, "key name count in algorithm result\n"+row+"\n", "give-back "+line)
 		}
-		s.run("", strings.Fields("take --name tokens --scale 1h --limit 100 -n 80 k")...)
-		s.run("", strings.Fields("take --name mails --scale 1h --limit 2 -n 2 k")...)
+		s.does("take --name tokens --scale 1h --limit 100 -n 80 k")
+		s.does("take --name mails --scale 1h --limit 2 -n 2 k")
 		gives(0, "--name tokens -n 50 k", "k tokens 30 1h fixed-window 50 given back")
 		gives(0, "--scale 1h --name mails k", "k mails 1 1h fixed-window 1 given back")
 		s.fails("give-back k", "k has 2 counts", "--name")
@@ -116,9 +115,9 @@ func TestUnitsAreGivenBack(t *testing.T) {
 		gives(1, "--name tokens k", "k tokens 0 1h fixed-window 0 given back")
 		gives(1, "--scale 1h nobody", "nobody - 0 - - nothing was counted")
 		if redis {
-			s.run("", strings.Fields("take --calendar month --limit 9 -n 9 month")...)
+			s.does("take --calendar month --limit 9 -n 9 month")
 			gives(0, "--calendar month -n 4 month", "month - 5 month calendar-window 4 given back")
-			s.run("", strings.Fields("take --algorithm token-bucket --scale 1h --limit 9 bucket")...)
+			s.does("take --algorithm token-bucket --scale 1h --limit 9 bucket")
 			s.fails("give-back bucket", "a token-bucket gets its room back by itself")
 		}
 	})
@@ -169,13 +168,9 @@ func TestHoldersOfPlaces(t *testing.T) {
 	_, err = places.Acquire(t.Context(), "user:42", inflight.Limit{Name: "exports", Max: 3}, 2)
 	require.NoError(t, err)
 	for _, line := range []string{"holders", "holders user:42", "holders --name exports user:42"} {
-		status, out, stderr := s.run("", strings.Split(line, " ")...)
-		require.Zero(t, status, stderr)
-		require.Regexp(t, `^key name used process held waiting lease ends in\nuser:42 exports 2 \S+ 2 0 (30|[12]\d)s\n$`, plainly(out))
+		require.Regexp(t, `^key name used process held waiting lease ends in\nuser:42 exports 2 \S+ 2 0 (30|[12]\d)s\n$`, plainly(s.does(line)))
 	}
-	status, out, _ := s.run("", "holders", "--json")
-	require.Zero(t, status)
-	require.Regexp(t, `^\{"key":"user:42","name":"exports","used":2,"process":"[^"]+","held":2,"waiting":0,"lease_ends_in_seconds":(30|[12]\d)\.\d+\}\n$`, out)
+	require.Regexp(t, `^\{"key":"user:42","name":"exports","used":2,"process":"[^"]+","held":2,"waiting":0,"lease_ends_in_seconds":(30|[12]\d)\.\d+\}\n$`, s.does("holders --json"))
 	s.prints(1, "", "holders --name other")
 	s.prints(1, "", "holders user:43")
 	others := inflight.New(b)

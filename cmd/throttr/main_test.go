@@ -93,6 +93,15 @@ func (s shell) prints(status int, want, line string) {
 	require.Equal(s.t, status, got, line)
 }
 
+// does requires a command to succeed, and returns what it prints.
+func (s shell) does(line string) string {
+	s.t.Helper()
+	status, stdout, stderr := s.run("", strings.Fields(line)...)
+	require.Empty(s.t, stderr, line)
+	require.Zero(s.t, status, line)
+	return stdout
+}
+
 // fails requires a command to print only one error, which contains these words.
 func (s shell) fails(line string, words ...string) {
 	s.t.Helper()
@@ -115,8 +124,7 @@ func TestDocument(t *testing.T) {
 		if redis { // the customer of the first part
 			key := " client:hHUGp-T_zcKaet1bvquTEr_DwmBYqLUP2zlCSBc8HRPo"
 			for _, line := range []string{"take --name minute --limit 60 --scale 1m -n 60", "take --name day --limit 5000 --scale 24h -n 312"} {
-				got, _, stderr := s.run("", strings.Split(line+key, " ")...)
-				require.Zero(t, got, stderr)
+				s.does(line + key)
 			}
 		}
 		ran := 0
@@ -172,9 +180,7 @@ func TestStoreIsAURL(t *testing.T) {
 		require.Contains(t, stderr, "URL")
 	}
 	shell{t, "postgres://127.0.0.1:1"}.fails("info", `it is for Throttr servers alone, and the store is one of "postgres"`)
-	status, out, stderr := shell{t, a.Addr()}.run("", "ping")
-	require.Zero(t, status, stderr)
-	require.Contains(t, out, "it is there")
+	require.Contains(t, shell{t, a.Addr()}.does("ping"), "it is there")
 	four := mockserver.RunT(t, mockserver.WithValueSize(4))
 	shell{t, a.Addr() + "," + four.Addr()}.fails("query k", a.Addr(), "value size mismatch")
 }
@@ -272,12 +278,10 @@ func TestFlagsAndArgumentsMix(t *testing.T) {
 func TestHelpOfEveryCommand(t *testing.T) {
 	t.Parallel()
 	s := shell{t, ""}
-	_, all, _ := s.run("", "help")
+	all := s.does("help")
 	for _, c := range commands() {
-		status, help, stderr := s.run("", "help", c.name)
-		require.Zero(t, status, stderr)
-		_, same, _ := s.run("", c.name, "-h")
-		require.Equal(t, help, same)
+		help := s.does("help " + c.name)
+		require.Equal(t, help, s.does(c.name+" -h"))
 		require.True(t, strings.HasPrefix(help, "throttr "+c.name+": "+c.short+".\n\n  throttr "+c.name+" [flags]"), help)
 		require.Regexp(t, `^( \[?[a-z]+(\.\.\.)?\]?)*$`, c.args)
 		require.Contains(t, all, fmt.Sprintf("\n  %s ", c.name))
@@ -299,9 +303,6 @@ func TestHelpOfEveryCommand(t *testing.T) {
 			require.NoError(t, c.check(args), line)
 		}
 	}
-	_, version, _ := s.run("", "--version")
-	require.Regexp(t, `^throttr  \S+  go1\S+  \w+/\w+\n$`, version)
-	status, out, _ := s.run("")
-	require.Zero(t, status)
-	require.Equal(t, all, out)
+	require.Regexp(t, `^throttr  \S+  go1\S+  \w+/\w+\n$`, s.does("--version"))
+	require.Equal(t, all, s.does(""))
 }

@@ -38,9 +38,8 @@ func TestCommandsChangeCountersAndValues(t *testing.T) {
 		s.prints(0, "jobs updated\n", "update jobs +3")
 		s.prints(0, "jobs updated\n", "update jobs -4")
 		s.prints(1, "jobs not found, or a buffer, or it would go below zero\n", "update jobs -100")
-		_, out, _ := s.run("", "query", "--json", "jobs")
 		var c record
-		require.NoError(t, json.Unmarshal([]byte(out), &c))
+		require.NoError(t, json.Unmarshal([]byte(s.does("query --json jobs")), &c))
 		require.EqualValues(t, 99, *c.Quota)
 		require.InDelta(t, 3600, *c.TTLSeconds, 60)
 		s.prints(1, "key quota ttl\nnobody - not found\n", "query nobody")
@@ -55,12 +54,9 @@ func TestCommandsChangeCountersAndValues(t *testing.T) {
 		s.prints(1, "jobs is a counter, or has just expired\n", "set --ttl 1h jobs hello")
 		status, _, stderr := s.run("hello, world\n\xff", "set", "--ttl", "1h", "piped", "-")
 		require.Zero(t, status, stderr)
-		status, out, _ = s.run("", "get", "--raw", "piped")
-		require.Zero(t, status)
-		require.Equal(t, "hello, world\n\xff", out)
-		_, out, _ = s.run("", "get", "--json", "piped")
-		require.Regexp(t, `^\{"key":"piped","found":true,"value":"hello, world\\n\\ufffd","value_base64":"aGVsbG8sIHdvcmxkCv8=","ttl_seconds":3[56][0-9.]+\}\n$`, out)
-		status, out, _ = s.run("", "get", "greeting", "nobody")
+		require.Equal(t, "hello, world\n\xff", s.does("get --raw piped"))
+		require.Regexp(t, `^\{"key":"piped","found":true,"value":"hello, world\\n\\ufffd","value_base64":"aGVsbG8sIHdvcmxkCv8=","ttl_seconds":3[56][0-9.]+\}\n$`, s.does("get --json piped"))
+		status, out, _ := s.run("", "get", "greeting", "nobody")
 		require.Equal(t, statusNo, status)
 		require.Regexp(t, `^key bytes ttl value\ngreeting 5 \S+ hello\nnobody - - not found\n$`, spaces.ReplaceAllString(out, " "))
 		s.prints(1, "", "get --raw nobody")
@@ -158,13 +154,9 @@ func TestInfoOfAllServers(t *testing.T) {
 	t.Parallel()
 	a, b := mockserver.RunT(t), mockserver.RunT(t)
 	s := shell{t, a.Addr() + "," + b.Addr()}
-	s.run("", "insert", "--ttl", "1h", "jobs", "1")
-	status, out, stderr := s.run("", "info")
-	require.Zero(t, status, stderr)
-	require.Regexp(t, `(?s)^server +`+a.Addr()+`\n.*running since +20\S+Z\nparked +no\nservice time +[0-9.]+ µs\nkeys +\d+.*read bytes +\d+, \d+ a minute.*requests insert +\d+, \d+ a minute.*server +`+b.Addr(), out)
-	status, out, _ = s.run("", "info", "--json")
-	require.Zero(t, status)
-	for i, line := range strings.Split(strings.TrimSpace(out), "\n") {
+	s.does("insert --ttl 1h jobs 1")
+	require.Regexp(t, `(?s)^server +`+a.Addr()+`\n.*running since +20\S+Z\nparked +no\nservice time +[0-9.]+ µs\nkeys +\d+.*read bytes +\d+, \d+ a minute.*requests insert +\d+, \d+ a minute.*server +`+b.Addr(), s.does("info"))
+	for i, line := range strings.Split(strings.TrimSpace(s.does("info --json")), "\n") {
 		var v struct {
 			Server   string
 			Counters uint64
@@ -179,10 +171,9 @@ func TestInfoOfAllServers(t *testing.T) {
 	hostile, err := codec.InfoResponse{Version: "\x1b[2J"}.AppendBinary(nil)
 	require.NoError(t, err)
 	a.Inject(mockserver.Fault{Op: codec.OpInfo, Replace: hostile, Times: 1})
-	_, out, _ = s.run("", "info")
-	require.Regexp(t, `\nversion +"\\x1b\[2J"\n`, out, "it changes no terminal")
+	require.Regexp(t, `\nversion +"\\x1b\[2J"\n`, s.does("info"), "it changes no terminal")
 	b.Close()
-	status, out, stderr = s.run("", "info")
+	status, out, stderr := s.run("", "info")
 	require.Equal(t, statusError, status)
 	require.Contains(t, out, a.Addr(), "the other one is printed")
 	require.Contains(t, stderr, b.Addr())

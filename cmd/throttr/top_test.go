@@ -170,16 +170,14 @@ func TestCountsThatStartAgain(t *testing.T) {
 
 func TestTopPrintsViews(t *testing.T) {
 	forStores(t, func(t *testing.T, s shell, redis bool) {
-		s.run("", strings.Split("take --scale 1h --limit 4 -n 3 a", " ")...)
-		s.run("", strings.Split("take --scale 1h --limit 4 -n 1 b", " ")...)
-		status, out, stderr := s.run("", strings.Split("top --once --every 100ms --limit 4", " ")...)
-		require.Zero(t, status, stderr)
+		s.does("take --scale 1h --limit 4 -n 3 a")
+		s.does("take --scale 1h --limit 4 -n 1 b")
 		require.Regexp(t, `(?m)^\d\d:\d\d:\d\d  2 counts, read in .* at most .*% of the store's time
 
 key name count max used in algorithm ends in change/s
 a - 3 4 75% 1h fixed-window 1h 0
 b - 1 4 25% 1h fixed-window 1h 0
-`, strings.Replace(plainly(out), " ", "  ", 1))
+`, strings.Replace(plainly(s.does("top --once --every 100ms --limit 4")), " ", "  ", 1))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		var printed, errs bytes.Buffer
