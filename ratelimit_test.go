@@ -44,19 +44,6 @@ func TestMistakesInCodePanicInTheCaller(t *testing.T) {
 	}
 }
 
-// A charge counts whatever the limit says.
-func TestAChargeIsNeverTooLarge(t *testing.T) {
-	limiter := throttr.NewRateLimit(inProcess(t))
-	for _, limit := range []throttr.Limit{{Max: 10, Scale: time.Hour}, {Name: "none", Scale: time.Hour}} {
-		for i := range uint64(2) {
-			res := decided(t)(limiter.Charge(t.Context(), "k", limit, 12))
-			require.False(t, res.Allowed)
-			require.EqualValues(t, 12*(i+1), res.Count)
-			require.Equal(t, res.Count, decided(t)(limiter.Peek(t.Context(), "k", limit, 0)).Count)
-		}
-	}
-}
-
 // Every option takes any number that is not negative. 0 is the default.
 func TestOptionsAreTriedAtTheirBounds(t *testing.T) {
 	options := map[string][]throttr.Option{}

@@ -15,7 +15,7 @@ import (
 func TestAMaxOf0DeniesEverything(t *testing.T) {
 	limiter := throttr.NewRateLimit(inProcess(t))
 	for a := throttr.FixedWindow; a <= throttr.SlidingLog; a++ {
-		none := throttr.Limit{Max: 0, Scale: time.Minute, Algorithm: a}
+		none, charged := throttr.Limit{Max: 0, Scale: time.Minute, Algorithm: a}, uint64(0)
 		if a == throttr.TokenBucket {
 			none.Burst = 5
 		}
@@ -26,8 +26,12 @@ func TestAMaxOf0DeniesEverything(t *testing.T) {
 				}
 				res := decided(t)(decide(t.Context(), limiter, none, n))
 				require.False(t, res.Allowed, "%s of %d of %v", call, n, none)
-				if call != "charge" { // which counts, unless tokens never come back
+				if call != "charge" { // which counts whatever the limit says, unless tokens never come back
 					require.Equal(t, throttr.Never, res.RetryAfter, "%s of %d of %v", call, n, none)
+				} else if !a.Rolling() {
+					charged += n
+					require.Equal(t, charged, res.Count, "%s of %d of %v", call, n, none)
+					require.Equal(t, charged, decided(t)(limiter.Peek(t.Context(), "k", none, 0)).Count)
 				}
 			}
 		}
