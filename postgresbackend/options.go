@@ -31,7 +31,7 @@ const (
 	// Full waits as the server's synchronous_commit says, so that by default a crash loses nothing.
 	Full Durability = "full"
 	// Unlogged makes an unlogged table: a crash of the server, or of one of its processes, empties it, and so does a
-	// failover. It takes a fifth less time than Async.
+	// failover. It takes a tenth less time than Async.
 	Unlogged Durability = "unlogged"
 )
 
