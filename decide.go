@@ -21,7 +21,7 @@ import (
 //  7. A Shadow limit allows, whatever was decided.
 //
 // That of Hit, HitN, Take and Charge is decide. That of several takes is decideAll, for TakeAll, Reserve, Wait and
-// WaitAll: a wait asks again and again, when its turn has come. Steps 4 and 5 are answer for one take, and answerAll
+// WaitAll: a wait asks again and again, when its turn has come. Step 5 is instead, and steps 4 and 5 are answerAll
 // for several. When the store has failed, failover says who decides: see outage.go.
 
 // verb is what a call does with n of a limit.
@@ -131,21 +131,32 @@ func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n 
 	if err := v.check(l, n); err != nil {
 		return callError(v.String(), key, err)
 	}
-	if r.observer == nil && !l.Shadow {
-		_, err := r.answer(ctx, v, key, l, n, res)
-		return err
+	var begun time.Time
+	if r.observer != nil {
+		begun = time.Now()
 	}
-	begun, shadow := time.Now(), l.Shadow
-	l.Shadow = false
-	cause, err := r.answer(ctx, v, key, l, n, res)
-	l.Shadow = shadow
-	e := Event{Call: v.String(), Key: key, Limit: *l, N: n, Result: *res, Duration: time.Since(begun), Err: cause}
-	r.observe(ctx, e, err)
+	shadow := l.Shadow
 	if shadow {
-		res.pass(l, err)
+		l.Shadow = false
+	}
+	var o outcome
+	if !v.local(l, n, res) {
+		if cause := v.call(ctx, r.store, key, l, n, res); cause != nil {
+			o = r.instead(ctx, v, key, l, n, res, cause)
+		}
+	}
+	if shadow {
+		l.Shadow = true
+	}
+	if r.observer != nil {
+		e := Event{Call: v.String(), Key: key, Limit: *l, N: n, Result: *res, Duration: time.Since(begun), Err: o.cause}
+		r.observe(ctx, e, o.err)
+	}
+	if shadow {
+		res.pass(l, o.err)
 		return nil
 	}
-	return err
+	return o.err
 }
 
 // pass makes r, which is of a call of a shadow limit that has returned err, a decision that allows.
@@ -173,17 +184,9 @@ const (
 	nobody
 )
 
-// answer decides a call by what needs no store, the store, the fallback, or the policy. It returns the cause and the
-// error of an outcome.
-func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n uint64,
-	res *Result) (cause, err error) {
-	if v.local(l, n, res) {
-		return nil, nil
-	}
-	cause = v.call(ctx, r.store, key, l, n, res)
-	if cause == nil {
-		return nil, nil
-	}
+// instead decides a call by the fallback or the policy, as the store has failed with a cause.
+func (r *RateLimit) instead(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result,
+	cause error) outcome {
 	o := r.failover(ctx, cause, func() error {
 		share := r.share(*l)
 		if v.local(&share, n, res) {
@@ -193,13 +196,13 @@ func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n 
 	})
 	switch o.by {
 	case nobody:
-		return o.cause, o.err
+		return o
 	case thePolicy:
 		*res = r.byPolicy(l)
 	}
 	r.degrade(res, l)
 	r.watch.Decided(res.Allowed, o.cause)
-	return o.cause, o.err
+	return o
 }
 
 // decideAll makes the takes of t.

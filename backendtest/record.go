@@ -27,7 +27,7 @@ func at(nanos int64) algorithm.Time { return algorithm.At(time.Unix(0, nanos)) }
 // peek returns what a take would, and changes nothing.
 func (r *record) peek(l *window.Limit, n uint64, now int64) window.Window {
 	by, scratch := algorithm.RuleOf(l), r.Record
-	return by.Peek(&scratch, at(now), n).Window(at(now))
+	return by.Call(algorithm.Peek, &scratch, at(now), n, 0).Window(at(now))
 }
 
 // window returns the window under a limit.

@@ -39,176 +39,149 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64)
 	return w, err
 }
 
-// call makes a call of one window, and makes w describe that.
+// call makes a call of one window, and makes w, which is zero, describe that.
 func (b *Backend) call(ctx context.Context, v algorithm.Verb, key string, l *window.Limit, n uint64,
 	w *window.Window) error {
-	var x access
-	if err := b.begin(ctx, &x, key, l, n); err != nil {
+	k, s, at, err := b.begin(ctx, key, l, n)
+	if err != nil {
 		return b.fail(v.String(), key, err)
 	}
-	state := x.apply(v, l, n)
+	state := s.apply(v, &k, l, n, at)
 	if state.Wait == algorithm.NoRoom {
-		x.shard.sweep(x.at)
-		x.row = x.shard.find(x.hash, &x.id, l) // it may have been over
-		state = x.apply(v, l, n)
+		s.sweep(at)
+		state = s.apply(v, &k, l, n, at)
 	}
-	x.shard.mu.Unlock()
-	if state.Wait == algorithm.NoRoom && (v == algorithm.Charge || v == algorithm.Set) {
-		return b.fail(v.String(), key, b.errFull)
+	s.mu.Unlock()
+	if state.Wait == algorithm.NoRoom {
+		if v == algorithm.Charge || v == algorithm.Set {
+			return b.fail(v.String(), key, b.errFull)
+		}
+		state = b.usedUp(l, state)
 	}
-	x.describe(b, state, w)
+	state.Describe(w, at)
 	return nil
 }
 
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64,
 	id int64) (given bool, err error) {
-	var x access
-	if err := b.begin(ctx, &x, key, &l, n); err != nil {
+	k, s, at, err := b.begin(ctx, key, &l, n)
+	if err != nil {
 		return false, b.fail("give back", key, err)
 	}
-	defer x.shard.mu.Unlock()
-	if x.row != nil {
-		given = x.rule.GiveBack(&x.row.Record, x.at, id, n)
-		x.removeEmpty()
+	defer s.mu.Unlock()
+	if r := s.find(&k, &l); r != nil {
+		by := algorithm.RuleOf(&l)
+		given = by.GiveBack(&r.Record, at, id, n)
+		s.removeEmpty(r)
 	}
 	return given, nil
 }
 
 // Reset implements [window.Backend].
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
-	var x access
-	if err := b.begin(ctx, &x, key, &l, 0); err != nil {
+	k, s, _, err := b.begin(ctx, key, &l, 0)
+	if err != nil {
 		return b.fail("reset", key, err)
 	}
-	defer x.shard.mu.Unlock()
-	if x.row != nil {
-		x.shard.remove(x.row)
+	defer s.mu.Unlock()
+	if r := s.find(&k, &l); r != nil {
+		s.remove(r)
 	}
 	return nil
-}
-
-// access is the use of a row by a call. While row is used, the mutex of the shard is held. The limit of the
-// call is not in it, but an argument, so that it need not be allocated.
-type access struct {
-	id
-	hash  uint64 // of the key and the limit
-	shard *shard
-	rule  algorithm.Rule
-	at    algorithm.Time
-	row   *row // that counts for the key; nil: none
 }
 
 // begin begins a call, and locks the shard. If it returns an error, it does neither. The time is read while the mutex
 // is held: a call that has waited for the mutex would otherwise bring a time from before the record's window, which
 // looks as if the clock had gone back.
-func (b *Backend) begin(ctx context.Context, x *access, key string, l *window.Limit, n uint64) error {
-	if err := b.check(ctx, l, n); err != nil {
-		return err
-	}
-	b.locate(x, key, l)
-	x.shard.mu.Lock()
-	if x.shard.closed {
-		x.shard.mu.Unlock()
-		return window.ErrClosed
-	}
-	x.shard.calls++
-	x.at = b.clock.now()
-	x.row = x.shard.find(x.hash, &x.id, l)
-	return nil
-}
-
-// check returns the error of a call that must not be made.
-func (b *Backend) check(ctx context.Context, l *window.Limit, n uint64) error {
+func (b *Backend) begin(ctx context.Context, key string, l *window.Limit,
+	n uint64) (k id, s *shard, at algorithm.Time, err error) {
 	if err := algorithm.Check(l, n, b.maxLog); err != nil {
-		return err
+		return k, nil, at, err
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return k, nil, at, err
+	}
+	k, s = b.locate(key, l)
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return k, nil, at, window.ErrClosed
+	}
+	s.calls++
+	return k, s, b.clock.now(), nil
 }
 
-// locate sets what an access has before the mutex of its shard is held.
-func (b *Backend) locate(x *access, key string, l *window.Limit) {
-	x.id = b.idOf(key)
-	x.shard = b.shardOf(x.keyHash)
-	x.hash = x.keyHash ^ b.hashOf(l)
-	x.rule.SetLimit(l)
-	x.rule.MaxLog = b.maxLog
-}
-
-// apply applies the rule to the record, or to a new one, if there is room for what that counts. A Peek changes nothing.
-func (x *access) apply(v algorithm.Verb, l *window.Limit, n uint64) algorithm.State {
-	s := x.shard
+// apply makes a call for the record of a key and limit, or a new one, if there is room for what that counts. A Peek
+// changes nothing.
+func (s *shard) apply(v algorithm.Verb, k *id, l *window.Limit, n uint64, at algorithm.Time) algorithm.State {
 	s.series++
-	x.rule.Room = s.maxTimes - s.times
-	x.rule.NoRecord = x.row == nil && s.count >= s.maxCount
+	by := algorithm.RuleOf(l)
+	by.MaxLog = s.maxLog
+	by.Room = s.maxTimes - s.times
+	r := s.find(k, l)
 	switch {
-	case x.row == nil:
-		return x.applyToNew(v, l, n)
-	case v == algorithm.Peek:
-		x.rule.Restart(&x.row.Record, x.at)
-		s.scratch = x.row.Record
-		return x.rule.Peek(&s.scratch, x.at, n)
-	}
-	times := x.row.Log.Times()
-	state := x.rule.Call(v, &x.row.Record, x.at, n, s.series)
-	s.times += x.row.Log.Times() - times
-	x.removeEmpty()
-	return state
-}
-
-// applyToNew applies the rule to a record that the shard keeps if it counts something.
-func (x *access) applyToNew(v algorithm.Verb, l *window.Limit, n uint64) algorithm.State {
-	s := x.shard
-	s.scratch = algorithm.Record{}
-	state := x.rule.Call(v, &s.scratch, x.at, n, s.series)
-	if !s.scratch.Empty() {
-		s.insert(x.hash, &x.id, l, &s.scratch)
-	}
-	return state
-}
-
-// removeEmpty removes the record if it counts nothing.
-func (x *access) removeEmpty() {
-	if x.row.Empty() {
-		x.shard.remove(x.row)
-	}
-}
-
-// describe makes w, which is zero, the window of a state. Without room for the call, it is that of a limit that is used
-// up, whose window is not known: the next cleaning makes room, or a call before, or the end of what is in a log.
-func (x *access) describe(b *Backend, s algorithm.State, w *window.Window) {
-	if s.Wait == algorithm.NoRoom {
-		wait := min(b.cleanPeriod, window.Never-1)
-		if s.Left > 0 {
-			wait = min(wait, s.Left)
+	case r == nil:
+		if s.count >= s.maxCount {
+			by.Room = -1
 		}
-		s = algorithm.State{Count: x.rule.Holds, Wait: wait}
+		s.scratch = algorithm.Record{}
+		state := by.Call(v, &s.scratch, at, n, s.series)
+		if !s.scratch.Empty() {
+			s.insert(k, l, &s.scratch)
+		}
+		return state
+	case v == algorithm.Peek:
+		by.Restart(&r.Record, at)
+		s.scratch = r.Record
+		return by.Call(v, &s.scratch, at, n, s.series)
 	}
-	s.Describe(w, x.at)
+	times := r.Log.Times()
+	state := by.Call(v, &r.Record, at, n, s.series)
+	s.times += r.Log.Times() - times
+	s.removeEmpty(r)
+	return state
+}
+
+// usedUp returns what is told of a record for which there is no room: the state of a limit that is used up, whose window
+// is not known. The next cleaning makes room, or a call before, or the end of what is in a log.
+func (b *Backend) usedUp(l *window.Limit, s algorithm.State) algorithm.State {
+	wait := min(b.cleanPeriod, window.Never-1)
+	if s.Left > 0 {
+		wait = min(wait, s.Left)
+	}
+	return algorithm.State{Count: limits.Capacity(l), Wait: wait}
 }
 
 // fewTakes is how many takes need no allocation.
 const fewTakes = 4
 
+// place is where the record of a take is, or will be.
+type place struct {
+	id
+	*shard
+}
+
 // TakeAll implements [window.Backend]. It holds the mutexes of all shards of the windows at once.
 func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
-	check := func(t *window.Take) error { return b.check(ctx, &t.Limit, t.N) }
+	check := func(t *window.Take) error { return algorithm.Check(&t.Limit, t.N, b.maxLog) }
 	granted, key, err := limits.TakeAll(ctx, takes, windows, check, b.takeAll)
 	return granted, b.fail("take", key, err)
 }
 
 // takeAll makes all takes or none. No two are of one count.
-func (b *Backend) takeAll(_ context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
-	var few [fewTakes]access
-	all := few[:min(len(takes), len(few))]
-	if len(takes) > len(few) {
-		all = make([]access, len(takes))
+func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
 	}
+	var few [fewTakes]place
 	var fewShards [fewTakes]*shard
+	all := few[:0]
 	shards := fewShards[:0]
-	for i := range all {
-		b.locate(&all[i], takes[i].Key, &takes[i].Limit)
-		shards = append(shards, all[i].shard)
+	for i := range takes {
+		k, s := b.locate(takes[i].Key, &takes[i].Limit)
+		all = append(all, place{k, s})
+		shards = append(shards, s)
 	}
 	// All callers lock shards in this order, so that none waits for another that waits for it.
 	slices.SortFunc(shards, func(s, t *shard) int { return s.index - t.index })
@@ -235,7 +208,8 @@ func (b *Backend) takeAll(_ context.Context, takes []window.Take, windows []wind
 	}
 	for i := range all {
 		if granted && takes[i].N > 0 {
-			windows[i] = all[i].apply(algorithm.Take, &takes[i].Limit, takes[i].N).Window(at)
+			p := &all[i]
+			windows[i] = p.apply(algorithm.Take, &p.id, &takes[i].Limit, takes[i].N, at).Window(at)
 		}
 	}
 	return granted, nil
@@ -243,42 +217,42 @@ func (b *Backend) takeAll(_ context.Context, takes []window.Take, windows []wind
 
 // peekAll reports whether all takes would be granted, and makes windows describe what each would return. Full reports
 // that all are within their limits, and there is no room for all of them.
-func (b *Backend) peekAll(takes []window.Take, all []access, windows []window.Window,
+func (b *Backend) peekAll(takes []window.Take, all []place, windows []window.Window,
 	at algorithm.Time) (granted, full bool) {
 	granted = true
 	limited := false
 	for i := range all {
-		x := &all[i]
-		x.at = at
-		x.row = x.shard.find(x.hash, &x.id, &takes[i].Limit)
-		state := x.apply(algorithm.Peek, &takes[i].Limit, takes[i].N)
+		p, l := &all[i], &takes[i].Limit
+		state := p.apply(algorithm.Peek, &p.id, l, takes[i].N, at)
 		full = full || state.Wait == algorithm.NoRoom
 		limited = limited || state.Wait > 0
 		fits := state.Wait == 0
 		granted = granted && fits
-		windows[i] = window.Window{}
-		x.describe(b, state, &windows[i])
+		if state.Wait == algorithm.NoRoom {
+			state = b.usedUp(l, state)
+		}
+		windows[i] = state.Window(at)
 		if fits && takes[i].N > 0 {
-			x.reserve(1)
+			p.reserve(l, 1)
 		}
 	}
 	for i := range all {
 		if !windows[i].Refused && takes[i].N > 0 {
-			all[i].reserve(-1)
+			all[i].reserve(&takes[i].Limit, -1)
 		}
 	}
 	return granted, full && !limited
 }
 
 // reserve has a shard count what a take will add to it, so that its room is none for the next take, or not any more.
-func (x *access) reserve(sign int) {
+func (p *place) reserve(l *window.Limit, sign int) {
 	var log *algorithm.Log
-	if x.row != nil {
-		log = x.row.Log
+	if r := p.find(&p.id, l); r != nil {
+		log = r.Log
 	} else {
-		x.shard.count += sign
+		p.count += sign
 	}
-	if x.rule.How.Logs {
-		x.shard.times += sign * log.Needs()
+	if algorithm.Of(l.Algorithm).Logs {
+		p.times += sign * log.Needs()
 	}
 }

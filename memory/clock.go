@@ -7,45 +7,56 @@ import (
 	"github.com/throttr-go/throttr/internal/algorithm"
 )
 
-// referenceAge is for how long times of day are computed from a reading of both clocks.
-const referenceAge = int64(time.Second)
-
 // clock tells the time, and how long it has been since the clock was made. To read the system's monotonic clock takes
 // half as long as to read both clocks, so the wall clock is read once a second. In between, times of day are those of
-// the reference.
+// the last reading.
 type clock struct {
-	read      func() time.Time // nil: the system's clock
-	origin    time.Time
-	reference atomic.Pointer[algorithm.Time] // of the system's clock
+	read   func() time.Time
+	system bool // it is the system's clock
+	origin time.Time
+	last   atomic.Pointer[algorithm.Reading]
+	maxAge time.Duration // of the last reading
 }
 
 func newClock(read func() time.Time) *clock {
-	c := &clock{read: read, origin: time.Now()}
-	if read != nil {
-		c.origin = read().Round(0)
+	c := &clock{read: read, system: read == nil, maxAge: 100 * 365 * 24 * time.Hour} // a [time.Duration] holds 292 years
+	if c.system {
+		c.read = time.Now
+		c.maxAge = time.Second
 	}
+	c.origin = c.read()
 	c.refresh()
 	return c
 }
 
 // now reads the time.
 func (c *clock) now() algorithm.Time {
-	if c.read != nil {
-		day := c.read().Round(0)
-		return algorithm.Time{Now: algorithm.Nanos(day) - algorithm.Nanos(c.origin), Day: day}
+	var now int64
+	if c.system {
+		now = int64(time.Since(c.origin))
+	} else {
+		now = c.since(c.read())
 	}
-	now := int64(time.Since(c.origin))
-	ref := c.reference.Load()
-	if now-ref.Now >= referenceAge {
-		ref = c.refresh()
+	last := c.last.Load()
+	if age := time.Duration(now - last.Now); age < 0 || age >= c.maxAge {
+		last = c.refresh()
+		now = last.Now
 	}
-	return algorithm.Time{Now: now, Day: ref.Day.Add(time.Duration(now - ref.Now))}
+	return algorithm.Time{Now: now, Read: last}
 }
 
-// refresh reads both clocks.
-func (c *clock) refresh() *algorithm.Time {
-	now := time.Now()
-	ref := &algorithm.Time{Now: int64(now.Sub(c.origin)), Day: now.Round(0)}
-	c.reference.Store(ref)
-	return ref
+// since returns how long it has been since the clock was made, when it shows a time.
+func (c *clock) since(now time.Time) int64 {
+	if c.system {
+		return int64(now.Sub(c.origin))
+	}
+	return algorithm.Nanos(now) - algorithm.Nanos(c.origin)
+}
+
+// refresh reads the wall clock, too.
+func (c *clock) refresh() *algorithm.Reading {
+	now := c.read()
+	last := &algorithm.Reading{Now: c.since(now), Day: now.Round(0)}
+	c.last.Store(last)
+	return last
 }

@@ -31,13 +31,13 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 			return true
 		}
 		for _, key := range keys {
-			k := b.idOf(key)
+			k, s := b.locate(key, &window.Limit{})
 			ofKey := func(r *row, at algorithm.Time) {
 				if r.hasKey(&k) {
 					look(r, at)
 				}
 			}
-			if !b.walk(b.shardOf(k.keyHash), ofKey, rest) {
+			if !b.walk(s, ofKey, rest) {
 				return
 			}
 		}

@@ -71,7 +71,7 @@ func New(opts ...Option) *Backend {
 	maxCount := b.maxKeys / shards
 	maxTimes := max(timesPerKey*maxCount, 4*int(b.maxLog)) // a log that grows is never larger
 	for i := range b.shards {
-		b.shards[i] = shard{index: i, maxCount: maxCount, maxTimes: maxTimes}
+		b.shards[i] = shard{index: i, maxCount: maxCount, maxTimes: maxTimes, maxLog: b.maxLog}
 		b.shards[i].clear()
 	}
 	clock := b.clock // the ledger does not refer to b, which can be freed while places are held
@@ -158,8 +158,7 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 			return 0, b.fail("delete", key, err)
 		}
 	}
-	k := b.idOf(key)
-	s := b.shardOf(k.keyHash)
+	k, s := b.locate(key, &window.Limit{})
 	s.mu.Lock()
 	s.calls++
 	s.mu.Unlock()

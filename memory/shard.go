@@ -40,15 +40,16 @@ type shard struct {
 	maxCount int              // constant
 	times    int              // for which the logs of all records have room
 	maxTimes int              // constant
+	maxLog   uint64           // constant
 	swept    uint64           // the hash with which sweep goes on
 	scratch  algorithm.Record // of a call that has no record, or changes none
 }
 
-// id is a key as it is stored.
+// id is a key as it is stored, with a hash.
 type id struct {
-	key     string
-	keyHash uint64
-	digest  bool // the key is one
+	key    string
+	digest bool   // the key is one
+	hash   uint64 // of the key and a limit
 }
 
 // row is the record of a key and limit in the table.
@@ -64,30 +65,25 @@ type row struct {
 	algorithm.Record
 }
 
-// idOf returns what is stored of a key.
-func (b *Backend) idOf(key string) id {
+// locate returns what is stored of a key, and the shard in which the records of all its limits are. Limits that differ
+// only in their calendars have the same hash.
+func (b *Backend) locate(key string, l *window.Limit) (id, *shard) {
 	digest := len(key) > longestKey
 	if digest {
 		sum := sha256.Sum256([]byte(key))
 		key = base64.RawURLEncoding.EncodeToString(sum[:])
 	}
-	return id{keyHash: maphash.String(b.seed, key), key: key, digest: digest}
-}
-
-// hashOf returns a hash of what of a limit a record is for. Limits that differ only in their calendars have the same.
-func (b *Backend) hashOf(l *window.Limit) uint64 {
-	hash := (uint64(l.Scale)<<3 + uint64(l.Algorithm)) * golden
+	hash := maphash.String(b.seed, key)
+	s := &b.shards[hash&uint64(len(b.shards)-1)]
+	hash ^= (uint64(l.Scale)<<3 + uint64(l.Algorithm)) * golden
 	if l.Name != "" {
 		hash ^= maphash.String(b.seed, l.Name)
 	}
-	return hash
+	return id{key, digest, hash}, s
 }
 
 // golden is a factor that spreads numbers over all hashes, each to another one.
 const golden = 0x9e3779b97f4a7c15
-
-// shardOf returns the shard of a key: the records of all its limits are there.
-func (b *Backend) shardOf(hash uint64) *shard { return &b.shards[hash&uint64(len(b.shards)-1)] }
 
 // hasKey reports whether the record is of a key.
 func (r *row) hasKey(k *id) bool { return r.key() == k.key && r.digest == k.digest }
@@ -127,9 +123,9 @@ func (r *row) left(at algorithm.Time) time.Duration {
 	return by.Left(&r.Record, at)
 }
 
-// find returns the record of a key and limit, which have a hash, or nil.
-func (s *shard) find(hash uint64, k *id, l *window.Limit) *row {
-	r := s.cells[hash>>s.shift]
+// find returns the record of a key and limit, or nil.
+func (s *shard) find(k *id, l *window.Limit) *row {
+	r := s.cells[k.hash>>s.shift]
 	for r != nil && !r.is(k, l) {
 		r = r.next
 	}
@@ -144,14 +140,14 @@ func (s *shard) clear() {
 	s.times = 0
 }
 
-// insert adds a copy of a record of a key and limit, which have a hash. It does not keep the caller's strings.
-func (s *shard) insert(hash uint64, k *id, l *window.Limit, r *algorithm.Record) {
+// insert adds a copy of a record of a key and limit. It does not keep the caller's strings.
+func (s *shard) insert(k *id, l *window.Limit, r *algorithm.Record) {
 	of := limits.Identity(l)
 	if of.Calendar != 0 {
 		of.Name += "\x00" + of.Zone
 	}
 	s.put(&row{
-		hash: hash, digest: k.digest,
+		hash: k.hash, digest: k.digest,
 		kind: of.Algorithm, unit: of.Calendar, startDay: of.StartDay,
 		length: uint8(len(k.key)),
 		text:   strings.Clone(k.key + of.Name),
@@ -194,6 +190,13 @@ func (s *shard) remove(r *row) {
 		at = &(*at).next
 	}
 	*at = r.next
+}
+
+// removeEmpty removes a record if it counts nothing.
+func (s *shard) removeEmpty(r *row) {
+	if r.Empty() {
+		s.remove(r)
+	}
 }
 
 // visit calls look with the records of some cells, from that of a hash on, and returns the hash that comes next; 0:

@@ -21,7 +21,8 @@ func TestTheLimitsOfAKeyAreInManyCells(t *testing.T) {
 		_, err := b.Take(t.Context(), "k", l, 1)
 		require.NoError(t, err)
 	}
-	for _, r := range b.shardOf(b.idOf("k").keyHash).cells {
+	_, s := b.locate("k", &window.Limit{})
+	for _, r := range s.cells {
 		inCell := 0
 		for ; r != nil; r = r.next {
 			inCell++
@@ -34,14 +35,27 @@ func TestTheLimitsOfAKeyAreInManyCells(t *testing.T) {
 func TestTheWallClockIsReadOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClock(nil)
-		was := *c.reference.Load() // as if the clock had been set since
+		was := *c.last.Load() // as if the clock had been set since
 		was.Day = was.Day.Add(time.Hour)
-		c.reference.Store(&was)
+		c.last.Store(&was)
 		time.Sleep(time.Second - 1)
 		at := c.now()
-		require.True(t, at.Day.Equal(time.Now().Add(time.Hour)))
+		require.True(t, at.Day().Equal(time.Now().Add(time.Hour)))
 		time.Sleep(time.Nanosecond)
 		at = c.now()
-		require.True(t, at.Day.Equal(time.Now()))
+		require.True(t, at.Day().Equal(time.Now()))
 	})
+}
+
+// TestTimesOfDayAfterAReading: a clock goes on between two readings for one call, the second one for a time of day.
+func TestTimesOfDayAfterAReading(t *testing.T) {
+	shown := []time.Duration{time.Hour, time.Hour, 0, time.Minute} // two to make the clock, and two for a call
+	c := newClock(func() time.Time {
+		now := time.Unix(0, 0).Add(shown[0])
+		shown = shown[1:]
+		return now
+	})
+	at := c.now()
+	require.True(t, at.Day().Equal(time.Unix(60, 0)), at.Day())
+	require.Equal(t, time.Minute-time.Hour, time.Duration(at.Now))
 }

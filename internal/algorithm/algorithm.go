@@ -14,12 +14,30 @@ import (
 
 // Time is when a call is made.
 type Time struct {
-	Now int64     // nanoseconds by a clock that is not set, which may wrap around
+	Now  int64    // nanoseconds by a clock that is not set, which may wrap around
+	Read *Reading // not long before
+}
+
+// Reading is what two clocks have shown at a time.
+type Reading struct {
+	Now int64     // that of [Time]
 	Day time.Time // the time of day
 }
 
 // At returns a time of day as the time of both clocks.
-func At(day time.Time) Time { return Time{Now: Nanos(day), Day: day} }
+func At(day time.Time) Time {
+	now := Nanos(day)
+	return Time{now, &Reading{now, day}}
+}
+
+// Day returns the time of day.
+func (t Time) Day() time.Time { return t.DayAfter(0) }
+
+// DayAfter returns the time of day after d, which is not negative.
+func (t Time) DayAfter(d time.Duration) time.Time {
+	since := time.Duration(t.Now - t.Read.Now)
+	return t.Read.Day.Add(since + min(d, math.MaxInt64-since))
+}
 
 // Nanos returns a time of day in nanoseconds since 1970, which wrap around.
 func Nanos(day time.Time) int64 { return day.Unix()*int64(time.Second) + int64(day.Nanosecond()) }
@@ -49,6 +67,9 @@ func (r *Record) End() {
 
 // passed returns how much time has passed since the start. It is negative if the clock has gone back.
 func (r *Record) passed(now int64) time.Duration { return time.Duration(now - r.Start) }
+
+// ahead reports whether the record starts more than a scale after now: the clock has gone back.
+func (r *Record) ahead(now int64) bool { return r.passed(now) < -r.Scale && !r.Empty() }
 
 // Algorithm is how a record counts. Its functions get a record that another goroutine does not use.
 //
@@ -95,7 +116,7 @@ func Of(a window.Algorithm) *Algorithm { return &all[a] }
 // now returns the time by the clock of the algorithm.
 func (a *Algorithm) now(t Time) int64 {
 	if a.tiles {
-		return Nanos(t.Day)
+		return Nanos(t.Read.Day) + t.Now - t.Read.Now
 	}
 	return t.Now
 }

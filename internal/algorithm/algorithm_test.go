@@ -20,7 +20,17 @@ func algorithms(scale time.Duration) map[window.Algorithm]Rule {
 	return rules
 }
 
-func at(now int64) Time { return Time{Now: now, Day: time.Unix(now/1e9, now%1e9)} }
+func (by *Rule) Take(r *Record, t Time, n, series uint64) State {
+	return by.Call(Take, r, t, n, series)
+}
+
+func (by *Rule) Charge(r *Record, t Time, n, series uint64) State {
+	return by.Call(Charge, r, t, n, series)
+}
+
+func (by *Rule) Peek(r *Record, t Time, n uint64) State { return by.Call(Peek, r, t, n, 0) }
+
+func at(now int64) Time { return At(time.Unix(0, now)) }
 
 // Whatever a clock goes back by, or where it begins, 5 are granted and no more, and the sixth within two scales.
 func TestAClockThatGoesBackGrantsNoMoreAndBlocksNobodyForLong(t *testing.T) {
@@ -51,7 +61,7 @@ func TestAClockThatGoesBackGrantsNoMoreAndBlocksNobodyForLong(t *testing.T) {
 }
 
 // after returns the time that is d later.
-func (t Time) after(d time.Duration) Time { return Time{Now: t.Now + int64(d), Day: t.Day.Add(d)} }
+func (t Time) after(d time.Duration) Time { return Time{Now: t.Now + int64(d), Read: t.Read} }
 
 func TestNothingIsGivenBackToAnotherSeries(t *testing.T) {
 	for a, rule := range algorithms(time.Minute) {

@@ -13,15 +13,16 @@ import (
 func on(t *testing.T, instant string) Time {
 	now, err := time.Parse(time.RFC3339, instant)
 	require.NoError(t, err)
-	return Time{Day: now}
+	return At(now)
 }
 
 // Another process may have other zone data.
 func TestACalendarWindowThatIsOpenKeepsItsEnd(t *testing.T) {
 	day := window.Limit{Max: 5, Calendar: window.Day, Algorithm: window.CalendarWindow}
 	utc := RuleOf(&day)
-	day.Zone = "Europe/Berlin"
-	berlin := RuleOf(&day)
+	inBerlin := day
+	inBerlin.Zone = "Europe/Berlin"
+	berlin := RuleOf(&inBerlin)
 	var r Record
 	first := berlin.Take(&r, on(t, "2018-03-25T12:00:00Z"), 3, 1)
 	require.Equal(t, State{Count: 3, Left: 10 * time.Hour, ID: 1}, first)

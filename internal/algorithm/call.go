@@ -31,37 +31,21 @@ func Traits(l *window.Limit, maxLog uint64) (window.Traits, error) {
 	return window.Traits{MaxCount: maxLog}, nil
 }
 
-// Rule is how a limit counts, and its numbers.
+// Rule is how a limit that has been checked counts in a store. It has four words, so that it stays in registers.
 type Rule struct {
-	How      *Algorithm
-	Scale    time.Duration // at most [window.MaxScale]
-	Max      uint64
-	Holds    uint64          // what is allowed at once: what a token bucket holds, otherwise Max
-	Calendar limits.Calendar // of windows that tile time
-
-	MaxLog   uint64 // a charge makes a sliding log count no more
-	Room     int    // for how many more times of logs the store has room
-	NoRecord bool   // the store has no room for another record, and the call has none
+	*window.Limit
+	How    *Algorithm
+	MaxLog uint64 // a charge makes a sliding log count no more
+	Room   int    // for how many more times of logs the store has room; negative: the call needs a record, and there is none
 }
 
 // RuleOf returns the rule of a limit, in a store that has room for everything.
-func RuleOf(l *window.Limit) (by Rule) {
-	by.SetLimit(l)
-	by.MaxLog = window.Unlimited
-	by.Room = math.MaxInt
-	return by
+func RuleOf(l *window.Limit) Rule {
+	return Rule{Limit: l, How: Of(l.Algorithm), MaxLog: window.Unlimited, Room: math.MaxInt}
 }
 
-// SetLimit makes the rule that of a limit.
-func (by *Rule) SetLimit(l *window.Limit) {
-	by.How = Of(l.Algorithm)
-	by.Scale = l.Scale
-	by.Max = l.Max
-	by.Holds = limits.Capacity(l)
-	if by.How.tiles {
-		by.Calendar, _ = limits.CalendarOf(l)
-	}
-}
+// Holds returns what is allowed at once: what a token bucket holds, otherwise Max.
+func (by *Rule) Holds() uint64 { return limits.Capacity(by.Limit) }
 
 // State is the state of a record after a call.
 type State struct {
@@ -88,7 +72,7 @@ func (s State) Describe(w *window.Window, t Time) {
 	if s.Left > 0 {
 		w.ID = s.ID
 		w.Left = s.Left
-		w.ExpiresAt = t.Day.Add(s.Left)
+		w.ExpiresAt = t.DayAfter(s.Left)
 	}
 }
 
@@ -111,54 +95,41 @@ func (v Verb) String() string { return [...]string{"hit", "take", "charge", "pee
 func (by *Rule) Takes(v Verb) bool { return v == Take || v == Hit && by.How.Rolling }
 
 // Call makes a call. Series is a number that no other call for the key has: a window that opens has it.
+//
+// A take counts n if it fits. A charge counts n, whatever the limit is, but for a token bucket that never gets a token.
+// A peek returns what a take would, without n. It drops what is over, and the record gets the numbers of the rule: for
+// a record that has to stay as it is, pass a copy.
 func (by *Rule) Call(v Verb, r *Record, t Time, n, series uint64) State {
-	switch {
-	case v == Peek:
-		return by.Peek(r, t, n)
-	case by.Takes(v):
-		return by.Take(r, t, n, series)
-	case v == Set:
+	if v == Set {
 		r.End()
 	}
-	return by.Charge(r, t, n, series)
-}
-
-// Take counts n if it fits.
-func (by *Rule) Take(r *Record, t Time, n, series uint64) State {
 	now, count := by.look(r, t)
 	by.adopt(r)
-	if n == 0 || !by.fits(count, n) || !by.hasRoom(r) {
+	takes := by.Takes(v)
+	counts := false
+	switch {
+	case v == Peek:
+	case takes:
+		counts = n > 0 && by.fits(count, n)
+	default:
+		if by.How.Logs {
+			n = min(n, by.MaxLog-min(by.MaxLog, count))
+		}
+		counts = (by.Max > 0 || !by.How.refills) && (n > 0 || !by.How.Rolling)
+	}
+	switch {
+	case !counts:
 		return by.state(r, now, count, n)
-	}
-	by.open(r, t, now)
-	by.How.add(r, now, n, series)
-	return State{Count: count + n, Left: by.How.left(r, now), ID: r.ID}
-}
-
-// Peek returns what Take would, without n. It drops what is over, and the record gets the numbers of the rule: for a
-// record that has to stay as it is, pass a copy.
-func (by *Rule) Peek(r *Record, t Time, n uint64) State {
-	now, count := by.look(r, t)
-	by.adopt(r)
-	return by.state(r, now, count, n)
-}
-
-// Charge counts n, whatever the limit is. A token bucket that never gets a token counts nothing.
-func (by *Rule) Charge(r *Record, t Time, n, series uint64) State {
-	now, count := by.look(r, t)
-	by.adopt(r)
-	if by.How.Logs {
-		n = min(n, by.MaxLog-min(by.MaxLog, count))
-	}
-	if by.How.refills && by.Max == 0 || by.How.Rolling && n == 0 {
-		return by.state(r, now, count, n)
-	}
-	if !by.hasRoom(r) {
+	case !by.hasRoom(r):
 		return State{Count: count, Left: by.How.left(r, now), Wait: NoRoom}
 	}
 	by.open(r, t, now)
 	by.How.add(r, now, n, series)
-	_, count = by.look(r, t)
+	if takes {
+		count += n
+	} else {
+		_, count = by.look(r, t)
+	}
 	return State{Count: count, Left: by.How.left(r, now), ID: r.ID}
 }
 
@@ -180,7 +151,7 @@ func (by *Rule) Left(r *Record, t Time) time.Duration {
 // never end.
 func (by *Rule) Restart(r *Record, t Time) bool {
 	now := by.How.now(t)
-	if r.passed(now) >= -r.Scale || r.Empty() {
+	if !r.ahead(now) {
 		return false
 	}
 	by.start(r, t, now)
@@ -199,13 +170,13 @@ func Listed(key string, digest bool, l window.Limit, r *Record, t Time) window.L
 	s := State{Left: by.Left(r, t), ID: r.ID}
 	if s.Left > 0 {
 		record := *r
-		s = by.Peek(&record, t, 0)
+		s = by.Call(Peek, &record, t, 0, 0)
 	} else if !by.How.Rolling {
 		s.Count = r.Count
 	}
 	return window.Listed{
 		Key: key, Digest: digest, Limit: l,
-		Window: window.Window{Count: s.Count, Left: s.Left, ExpiresAt: t.Day.Add(s.Left), ID: s.ID},
+		Window: window.Window{Count: s.Count, Left: s.Left, ExpiresAt: t.Day().Add(s.Left), ID: s.ID},
 	}
 }
 
@@ -215,7 +186,9 @@ func (by *Rule) look(r *Record, t Time) (now int64, count uint64) {
 	if r.Empty() {
 		return now, 0
 	}
-	by.Restart(r, t)
+	if r.ahead(now) {
+		by.start(r, t, now)
+	}
 	return now, by.How.count(r, now)
 }
 
@@ -223,7 +196,7 @@ func (by *Rule) look(r *Record, t Time) (now int64, count uint64) {
 func (by *Rule) adopt(r *Record) {
 	if by.Max > 0 || !by.How.refills {
 		r.Max = by.Max
-		r.Holds = by.Holds
+		r.Holds = by.Holds()
 	}
 }
 
@@ -239,8 +212,10 @@ func (by *Rule) start(r *Record, t Time, now int64) {
 	r.Start = now
 	r.Scale = by.Scale
 	if by.How.tiles {
-		start, end := by.Calendar.Window(t.Day)
-		r.Start -= int64(t.Day.Sub(start))
+		calendar, _ := limits.CalendarOf(by.Limit)
+		day := t.Day()
+		start, end := calendar.Window(day)
+		r.Start -= int64(day.Sub(start))
 		r.Scale = end.Sub(start)
 	}
 	r.Log.noLaterThan(now)
@@ -254,20 +229,20 @@ func (by *Rule) state(r *Record, now int64, count, n uint64) State {
 		if n > 0 && !by.hasRoom(r) {
 			s.Wait = NoRoom
 		}
-	case n > by.Holds || by.How.refills && by.Max == 0:
+	case n > by.Holds() || by.How.refills && by.Max == 0:
 		s.Wait = window.Never
 	default:
-		s.Wait = min(max(by.How.wait(r, now, by.Holds-n), 1), window.Never-1)
+		s.Wait = min(max(by.How.wait(r, now, by.Holds()-n), 1), window.Never-1)
 	}
 	return s
 }
 
 // fits reports whether n more are within the limit.
 func (by *Rule) fits(count, n uint64) bool {
-	return n <= by.Holds && count <= by.Holds-n && (by.Max > 0 || n == 0)
+	return n <= by.Holds() && count <= by.Holds()-n && (by.Max > 0 || n == 0)
 }
 
 // hasRoom reports whether the store has room for another take of a record.
 func (by *Rule) hasRoom(r *Record) bool {
-	return !by.NoRecord && (!by.How.Logs || r.Log.Needs() <= by.Room)
+	return by.Room >= 0 && (!by.How.Logs || r.Log.Needs() <= by.Room)
 }

@@ -25,15 +25,16 @@ func Check(l *window.Limit) error {
 			return err
 		}
 	}
-	if HasCalendar(l) {
+	switch {
+	case HasCalendar(l):
 		if err := checkCalendar(l); err != nil {
 			return err
 		}
-	} else if err := CheckScale(l.Scale); err != nil {
-		return err
+	case !isScale(l.Scale):
+		return scaleError(l.Scale)
 	}
-	if err := CheckNumber("Max", l.Max); err != nil {
-		return err
+	if l.Max > window.Unlimited {
+		return numberError("Max", l.Max)
 	}
 	switch l.Algorithm {
 	case window.TokenBucket:
@@ -55,11 +56,13 @@ func HasCalendar(l *window.Limit) bool {
 // CheckScale returns an error that matches [window.ErrScale] if scale is less than [window.MinScale] or more than
 // [window.MaxScale].
 func CheckScale(scale time.Duration) error {
-	if window.MinScale <= scale && scale <= window.MaxScale {
+	if isScale(scale) {
 		return nil
 	}
 	return scaleError(scale)
 }
+
+func isScale(d time.Duration) bool { return window.MinScale <= d && d <= window.MaxScale }
 
 func scaleError(scale time.Duration) error {
 	if scale < window.MinScale {
