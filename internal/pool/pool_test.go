@@ -92,6 +92,8 @@ func TestAServerThatIsDownIsTriedAfterGrowingPauses(t *testing.T) {
 				}
 			}
 		})
+		_, err = s.Dedicated(t.Context())
+		require.ErrorIs(t, err, window.ErrUnavailable)
 		require.Zero(t, time.Since(start), "no other caller waits")
 		require.Equal(t, dials, s.Stats().Dials, "and none makes an attempt")
 
