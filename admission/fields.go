@@ -49,8 +49,8 @@ func (d *Decision) LimitField() string {
 		f = d.state.gate.appendOutcome(f, &d.Strictest)
 	}
 	for i := range d.Outcomes {
-		if d.Outcomes[i].Known() {
-			f = d.state.gate.appendOutcome(f, &d.Outcomes[i])
+		if o := &d.Outcomes[i]; o.of != nil && o.Known() { // a program may add others
+			f = d.state.gate.appendOutcome(f, o)
 		}
 	}
 	return string(f)

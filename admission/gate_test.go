@@ -211,6 +211,14 @@ func TestFieldsHaveThePartitionOnDemand(t *testing.T) {
 	}
 }
 
+// An outcome that the program has added is of no limit, and in no field.
+func TestFieldsHaveOutcomesOfLimitsOnly(t *testing.T) {
+	g := newGate(t, admission.Config{Limits: []throttr.Limit{minute}})
+	d := g.Admit(t.Context(), request("k"))
+	d.Outcomes = append(d.Outcomes, admission.Outcome{Name: "mine", Result: throttr.Result{Allowed: true, Limit: 5, Remaining: 4}})
+	require.Equal(t, `"minute";r=2;t=60`, d.LimitField())
+}
+
 // unaligned is a backend without aligned windows.
 type unaligned struct{ throttr.Backend }
 
