@@ -31,32 +31,29 @@ func newClock(read func() time.Time) *clock {
 
 // now reads the time.
 func (c *clock) now() algorithm.Time {
-	var now int64
-	if c.system {
-		now = int64(time.Since(c.origin))
-	} else {
-		now = c.since(c.read())
-	}
 	last := c.last.Load()
-	if age := time.Duration(now - last.Now); age < 0 || age >= c.maxAge {
-		last = c.refresh()
-		now = last.Now
-	}
-	return algorithm.Time{Now: now, Read: last}
-}
-
-// since returns how long it has been since the clock was made, when it shows a time.
-func (c *clock) since(now time.Time) int64 {
+	var age time.Duration
 	if c.system {
-		return int64(now.Sub(c.origin))
+		age = time.Since(c.origin) - time.Duration(last.Now)
+	} else {
+		age = c.read().Sub(last.Day) // which does not wrap around
 	}
-	return algorithm.Nanos(now) - algorithm.Nanos(c.origin)
+	if age < 0 || age >= c.maxAge {
+		last = c.refresh()
+		age = 0
+	}
+	return algorithm.Time{Now: last.Now + int64(age), Read: last}
 }
 
 // refresh reads the wall clock, too.
 func (c *clock) refresh() *algorithm.Reading {
 	now := c.read()
-	last := &algorithm.Reading{Now: c.since(now), Day: now.Round(0)}
+	last := &algorithm.Reading{Day: now.Round(0)}
+	if c.system {
+		last.Now = int64(now.Sub(c.origin))
+	} else {
+		last.Now = algorithm.Nanos(now) - algorithm.Nanos(c.origin)
+	}
 	c.last.Store(last)
 	return last
 }

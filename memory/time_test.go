@@ -1,6 +1,7 @@
 package memory_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -36,6 +37,23 @@ func TestDenialsNoticeAClockThatGoesBack(t *testing.T) {
 			clock.Advance(time.Minute)
 			require.Equal(t, 2, c.Clean(), "all but the other")
 		}
+	}
+}
+
+// A window ends after what is left of it, also if that and the time since the last reading together, or the time since
+// then, are more than a [time.Duration] holds.
+func TestWindowsEndAfterWhatIsLeft(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, steps := range [][]time.Duration{{99 * year}, {math.MaxInt64, math.MaxInt64, time.Hour}} {
+		clock := backendtest.NewClock()
+		b := newBackend(t, clock)
+		for _, d := range steps {
+			clock.Advance(d)
+		}
+		w, err := b.Charge(t.Context(), "k", limitOf(window.TokenBucket, window.MaxScale, 1), 2)
+		require.NoError(t, err)
+		require.Greater(t, w.Left, 200*year)
+		require.True(t, w.ExpiresAt.Equal(clock.Now().Add(w.Left)), w.ExpiresAt)
 	}
 }
 

@@ -31,13 +31,7 @@ func At(day time.Time) Time {
 }
 
 // Day returns the time of day.
-func (t Time) Day() time.Time { return t.DayAfter(0) }
-
-// DayAfter returns the time of day after d, which is not negative.
-func (t Time) DayAfter(d time.Duration) time.Time {
-	since := time.Duration(t.Now - t.Read.Now)
-	return t.Read.Day.Add(since + min(d, math.MaxInt64-since))
-}
+func (t Time) Day() time.Time { return t.Read.Day.Add(time.Duration(t.Now - t.Read.Now)) }
 
 // Nanos returns a time of day in nanoseconds since 1970, which wrap around.
 func Nanos(day time.Time) int64 { return day.Unix()*int64(time.Second) + int64(day.Nanosecond()) }

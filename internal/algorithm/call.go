@@ -72,7 +72,7 @@ func (s State) Describe(w *window.Window, t Time) {
 	if s.Left > 0 {
 		w.ID = s.ID
 		w.Left = s.Left
-		w.ExpiresAt = t.DayAfter(s.Left)
+		w.ExpiresAt = t.Day().Add(s.Left)
 	}
 }
 
