@@ -38,7 +38,7 @@ func (c *clock) now() algorithm.Time {
 	} else {
 		age = c.read().Sub(last.Day) // which does not wrap around
 	}
-	if age < 0 || age >= c.maxAge {
+	if age.Abs() >= c.maxAge {
 		last = c.refresh()
 		age = 0
 	}

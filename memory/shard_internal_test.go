@@ -49,13 +49,27 @@ func TestTheWallClockIsReadOnceASecond(t *testing.T) {
 
 // TestTimesOfDayAfterAReading: a clock goes on between two readings for one call, the second one for a time of day.
 func TestTimesOfDayAfterAReading(t *testing.T) {
-	shown := []time.Duration{time.Hour, time.Hour, 0, time.Minute} // two to make the clock, and two for a call
+	const later = 200 * 365 * 24 * time.Hour
+	shown := []time.Duration{0, 0, later, later + time.Minute} // two to make the clock, and two for a call
 	c := newClock(func() time.Time {
 		now := time.Unix(0, 0).Add(shown[0])
 		shown = shown[1:]
 		return now
 	})
 	at := c.now()
-	require.True(t, at.Day().Equal(time.Unix(60, 0)), at.Day())
-	require.Equal(t, time.Minute-time.Hour, time.Duration(at.Now))
+	require.True(t, at.Day().Equal(time.Unix(60, 0).Add(later)), at.Day())
+	require.Equal(t, later+time.Minute, time.Duration(at.Now))
+}
+
+// TestAReadingIsForTimesBeforeIt: a clock that goes back makes a call allocate nothing.
+func TestAReadingIsForTimesBeforeIt(t *testing.T) {
+	shown := time.Unix(0, 0)
+	c := newClock(func() time.Time {
+		shown = shown.Add(-time.Hour)
+		return shown
+	})
+	read := c.last.Load()
+	at := c.now()
+	require.Same(t, read, at.Read)
+	require.True(t, at.Day().Equal(shown), at.Day())
 }

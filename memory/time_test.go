@@ -44,7 +44,7 @@ func TestDenialsNoticeAClockThatGoesBack(t *testing.T) {
 // then, are more than a [time.Duration] holds.
 func TestWindowsEndAfterWhatIsLeft(t *testing.T) {
 	const year = 365 * 24 * time.Hour
-	for _, steps := range [][]time.Duration{{99 * year}, {math.MaxInt64, math.MaxInt64, time.Hour}} {
+	for _, steps := range [][]time.Duration{{99 * year}, {math.MaxInt64, math.MaxInt64, time.Hour}, {-math.MaxInt64, -time.Hour}} {
 		clock := backendtest.NewClock()
 		b := newBackend(t, clock)
 		for _, d := range steps {

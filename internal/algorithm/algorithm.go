@@ -15,7 +15,7 @@ import (
 // Time is when a call is made.
 type Time struct {
 	Now  int64    // nanoseconds by a clock that is not set, which may wrap around
-	Read *Reading // not long before
+	Read *Reading // less than 292 years before or after
 }
 
 // Reading is what two clocks have shown at a time.
