@@ -136,13 +136,18 @@ func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n 
 		begun = time.Now()
 	}
 	shadow := l.Shadow
-	if shadow {
+	if shadow { // a copy that the store gets right after a write would wait for it
 		l.Shadow = false
 	}
 	var o outcome
 	if !v.local(l, n, res) {
 		if cause := v.call(ctx, r.store, key, l, n, res); cause != nil {
-			o = r.instead(ctx, v, key, l, n, res, cause)
+			o = r.instead(ctx, cause, l, res, func(share *Limit) error {
+				if v.local(share, n, res) {
+					return nil
+				}
+				return v.call(ctx, r.fallback, key, share, n, res)
+			})
 		}
 	}
 	if shadow {
@@ -184,15 +189,13 @@ const (
 	nobody
 )
 
-// instead decides a call by the fallback or the policy, as the store has failed with a cause.
-func (r *RateLimit) instead(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result,
-	cause error) outcome {
+// instead sets res to the decision of the fallback or the policy, as the store has failed with a cause. It asks the
+// fallback for the share of this process in a limit, by ask.
+func (r *RateLimit) instead(ctx context.Context, cause error, l *Limit, res *Result,
+	ask func(share *Limit) error) outcome {
 	o := r.failover(ctx, cause, func() error {
 		share := r.share(*l)
-		if v.local(&share, n, res) {
-			return nil
-		}
-		return v.call(ctx, r.fallback, key, &share, n, res)
+		return ask(&share)
 	})
 	switch o.by {
 	case nobody:

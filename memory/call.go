@@ -42,10 +42,11 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64)
 // call makes a call of one window, and makes w, which is zero, describe that.
 func (b *Backend) call(ctx context.Context, v algorithm.Verb, key string, l *window.Limit, n uint64,
 	w *window.Window) error {
-	k, s, at, err := b.begin(ctx, key, l, n)
+	k, s, err := b.begin(ctx, key, l, n)
 	if err != nil {
 		return b.fail(v.String(), key, err)
 	}
+	at := b.clock.now()
 	state := s.apply(v, &k, l, n, at)
 	if state.Wait == algorithm.NoRoom {
 		s.sweep(at)
@@ -65,14 +66,14 @@ func (b *Backend) call(ctx context.Context, v algorithm.Verb, key string, l *win
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64,
 	id int64) (given bool, err error) {
-	k, s, at, err := b.begin(ctx, key, &l, n)
+	k, s, err := b.begin(ctx, key, &l, n)
 	if err != nil {
 		return false, b.fail("give back", key, err)
 	}
 	defer s.mu.Unlock()
 	if r := s.find(&k, &l); r != nil {
 		by := algorithm.RuleOf(&l)
-		given = by.GiveBack(&r.Record, at, id, n)
+		given = by.GiveBack(&r.Record, b.clock.now(), id, n)
 		s.removeEmpty(r)
 	}
 	return given, nil
@@ -80,7 +81,7 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 
 // Reset implements [window.Backend].
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
-	k, s, _, err := b.begin(ctx, key, &l, 0)
+	k, s, err := b.begin(ctx, key, &l, 0)
 	if err != nil {
 		return b.fail("reset", key, err)
 	}
@@ -91,25 +92,24 @@ func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 	return nil
 }
 
-// begin begins a call, and locks the shard. If it returns an error, it does neither. The time is read while the mutex
-// is held: a call that has waited for the mutex would otherwise bring a time from before the record's window, which
-// looks as if the clock had gone back.
-func (b *Backend) begin(ctx context.Context, key string, l *window.Limit,
-	n uint64) (k id, s *shard, at algorithm.Time, err error) {
+// begin begins a call, and locks the shard. If it returns an error, it does neither. The call reads the time after it,
+// while the mutex is held: if it has waited for the mutex, it would otherwise bring a time from before the record's
+// window, which looks as if the clock had gone back.
+func (b *Backend) begin(ctx context.Context, key string, l *window.Limit, n uint64) (k id, s *shard, err error) {
 	if err := algorithm.Check(l, n, b.maxLog); err != nil {
-		return k, nil, at, err
+		return k, nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return k, nil, at, err
+		return k, nil, err
 	}
 	k, s = b.locate(key, l)
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return k, nil, at, window.ErrClosed
+		return k, nil, window.ErrClosed
 	}
 	s.calls++
-	return k, s, b.clock.now(), nil
+	return k, s, nil
 }
 
 // apply makes a call for the record of a key and limit, or a new one, if there is room for what that counts. A Peek
