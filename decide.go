@@ -136,9 +136,7 @@ func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n 
 		begun = time.Now()
 	}
 	shadow := l.Shadow
-	if shadow { // a copy that the store gets right after a write would wait for it
-		l.Shadow = false
-	}
+	l.Shadow = false
 	var o outcome
 	if !v.local(l, n, res) {
 		if cause := v.call(ctx, r.store, key, l, n, res); cause != nil {
@@ -150,9 +148,7 @@ func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n 
 			})
 		}
 	}
-	if shadow {
-		l.Shadow = true
-	}
+	l.Shadow = shadow
 	if r.observer != nil {
 		e := Event{Call: v.String(), Key: key, Limit: *l, N: n, Result: *res, Duration: time.Since(begun), Err: o.cause}
 		r.observe(ctx, e, o.err)

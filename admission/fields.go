@@ -64,7 +64,7 @@ func item(name string) string { return `"` + escaper.Replace(name) + `"` }
 
 var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// appendItem appends the begin of an item to a list.
+// appendItem appends the beginning of an item to a list.
 func appendItem(f []byte, item string) []byte {
 	if len(f) > 0 {
 		f = append(f, ", "...)

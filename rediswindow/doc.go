@@ -30,8 +30,9 @@
 // punctual, see [Client], and the deadline is at most a second away: if its ctx is canceled, it may return at the
 // deadline. All other calls are queued: when a request is back, the next one has all that is queued by then, of all
 // methods, on any keys and limits, up to 256 limits. Two requests are in flight at a time, and up to 4 if they take
-// longer than 150 µs, or if the last one is older when a call is made. Package internal/batch has the rules. Scripts of other calls, such
-// as those for places in flight, are requests of their own, up to 32 at a time, for which no others wait.
+// longer than 150 µs, or if the last one is older when a call is made. Package internal/batch has the rules. Scripts of
+// other calls, such as those for places in flight, are requests of their own, up to 32 at a time, for which no others
+// wait.
 //
 // The result is that of requests of their own, one after the other: each hit and each take has its own position in
 // the count of its window, and TakeAll makes all takes or none. Equal calls follow each other; otherwise their order
@@ -125,9 +126,9 @@
 //  3. request.go: a call is the parts of what is asked together, with an answer each: TakeAll, takeall.go,
 //     and Delete ask several. It enters the batcher of the server, which nodes.go finds, and asks again if a calendar
 //     window has to be that of the server's time, calendar.go.
-//  4. internal/batch: if fewer than two requests are in flight, the caller makes one with its call, if it may (see Shared requests:
-//     with a deadline, the client has to be punctual). Otherwise it waits until one is back, and a goroutine makes the
-//     next one with all calls that wait.
+//  4. internal/batch: if fewer than two requests are in flight, the caller makes one with its call, if it may (see
+//     Shared requests: with a deadline, the client has to be punctual). Otherwise it waits until one is back, and a
+//     goroutine makes the next one with all calls that wait.
 //  5. request.go: a request is an argument for each part; equal calls are one. In a cluster, each key has a script.
 //  6. script.go: the client sends the script's digest, and if the server does not know it, the script. What an error
 //     of the server is about says internal/redisclient.

@@ -36,7 +36,7 @@ type Rule struct {
 	*window.Limit
 	How    *Algorithm
 	MaxLog uint64 // a charge makes a sliding log count no more
-	Room   int    // for how many more times of logs the store has room; negative: the call needs a record, and there is none
+	Room   int    // for how many more times of logs the store has room; negative: not even for a record
 }
 
 // RuleOf returns the rule of a limit, in a store that has room for everything.

@@ -14,38 +14,50 @@ type Hooked struct {
 }
 
 // Hit makes a hit.
-func (h Hooked) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = h.Around(ctx, "hit", []window.Take{l.For(key, n)}, func() (err error) { w, err = h.Backend.Hit(ctx, key, l, n); return err })
-	return w, err
+func (h Hooked) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return h.one(ctx, "hit", h.Backend.Hit, l.For(key, n))
 }
 
 // Take makes a take.
-func (h Hooked) Take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = h.Around(ctx, "take", []window.Take{l.For(key, n)}, func() (err error) { w, err = h.Backend.Take(ctx, key, l, n); return err })
-	return w, err
+func (h Hooked) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return h.one(ctx, "take", h.Backend.Take, l.For(key, n))
 }
 
 // Charge makes a charge.
-func (h Hooked) Charge(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = h.Around(ctx, "charge", []window.Take{l.For(key, n)}, func() (err error) { w, err = h.Backend.Charge(ctx, key, l, n); return err })
-	return w, err
+func (h Hooked) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return h.one(ctx, "charge", h.Backend.Charge, l.For(key, n))
 }
 
 // Peek looks up.
-func (h Hooked) Peek(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = h.Around(ctx, "peek", []window.Take{l.For(key, n)}, func() (err error) { w, err = h.Backend.Peek(ctx, key, l, n); return err })
+func (h Hooked) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return h.one(ctx, "peek", h.Backend.Peek, l.For(key, n))
+}
+
+// one makes a call that returns a window.
+func (h Hooked) one(ctx context.Context, call string,
+	f func(context.Context, string, window.Limit, uint64) (window.Window, error), t window.Take) (w window.Window, err error) {
+	err = h.Around(ctx, call, []window.Take{t}, func() (err error) {
+		w, err = f(ctx, t.Key, t.Limit, t.N)
+		return err
+	})
 	return w, err
 }
 
 // TakeAll makes all takes.
 func (h Hooked) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (ok bool, err error) {
-	err = h.Around(ctx, "take all", takes, func() (err error) { ok, err = h.Backend.TakeAll(ctx, takes, windows); return err })
+	err = h.Around(ctx, "take all", takes, func() (err error) {
+		ok, err = h.Backend.TakeAll(ctx, takes, windows)
+		return err
+	})
 	return ok, err
 }
 
 // GiveBack gives back.
 func (h Hooked) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (ok bool, err error) {
-	err = h.Around(ctx, "give back", []window.Take{l.For(key, n)}, func() (err error) { ok, err = h.Backend.GiveBack(ctx, key, l, n, id); return err })
+	err = h.Around(ctx, "give back", []window.Take{l.For(key, n)}, func() (err error) {
+		ok, err = h.Backend.GiveBack(ctx, key, l, n, id)
+		return err
+	})
 	return ok, err
 }
 
