@@ -148,7 +148,7 @@ type RecordStats struct {
 // Records returns what the backend has to do with the records on its servers.
 func (b *ServerBackend) Records() RecordStats {
 	s := b.windows.Stats()
-	return RecordStats{Records: s.Records, Sweeps: s.Sweeps, Orphans: s.Orphans, Foreign: s.Foreign}
+	return RecordStats{Records: s.Records, Sweeps: s.Sweeps, Orphans: s.Removed, Foreign: s.Foreign}
 }
 
 // Stats implements [window.BackendCloser]. See [WithMaxWindows] for the bound of windows.

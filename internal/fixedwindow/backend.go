@@ -20,7 +20,7 @@ const (
 	closeWait = time.Second
 	// closeTimeout is how long Close may take after that to remove the records of windows that
 	// are over. It takes two guards, and longer if there are many records.
-	closeTimeout = 19 * time.Second
+	closeTimeout = 18 * time.Second
 	// closeStall is how long Close waits for a response.
 	closeStall = 1500 * time.Millisecond
 )
@@ -67,9 +67,10 @@ type Backend struct {
 	group    group
 	callers  sync.Pool // of *caller
 	table    table
-	links    []links      // those of each server
-	janitors []*janitor   // one for each server
-	ids      atomic.Int64 // the last ID of a window
+	links    []links       // those of each server
+	janitors []*janitor    // one for each server
+	ids      atomic.Int64  // the last ID of a window
+	answered atomic.Uint64 // calls of links that have their responses
 	closing  sync.Once
 }
 
@@ -92,7 +93,7 @@ func newBackend(o Options) *Backend {
 	for _, s := range o.Servers {
 		var l links
 		for i := range l {
-			l[i] = newLink(s, o.Calls)
+			l[i] = newLink(s, o.Calls, &b.answered)
 		}
 		j := newJanitor(b, l[linkClasses], keys)
 		b.links, b.janitors = append(b.links, l), append(b.janitors, j)
@@ -114,11 +115,7 @@ func (b *Backend) denialMemoryOf(scale time.Duration) time.Duration {
 // not be counted. If its counter can't hold n, the Window is Refused.
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit,
 	n uint64) (w window.Window, sent bool, err error) {
-	s, err := b.slotsFor(ctx, key, &l, n)
-	if err != nil {
-		return w, false, err
-	}
-	return s.countFor(ctx, &l, hit{max: l.Max, n: n})
+	return b.countFor(ctx, key, &l, hit{max: l.Max, n: n})
 }
 
 // Charge adds n to the active window, or opens one. A count that would pass the largest stays there.
@@ -127,15 +124,24 @@ func (b *Backend) Charge(ctx context.Context, key string, l window.Limit,
 	if err := limits.CheckNumber("N", n); err != nil {
 		return w, false, err
 	}
-	s, err := b.slotsFor(ctx, key, &l, 0) // any n can be charged
+	return b.countFor(ctx, key, &l, hit{n: n, charge: true})
+}
+
+// countFor has a hit counted or decided in the windows of a key and limit.
+func (b *Backend) countFor(ctx context.Context, key string, l *window.Limit,
+	h hit) (w window.Window, sent bool, err error) {
+	fits := h.n
+	if h.charge {
+		fits = 0 // any n can be charged
+	}
+	s, err := b.slotsFor(ctx, key, l, fits)
 	if err != nil {
 		return w, false, err
 	}
-	return s.countFor(ctx, &l, hit{max: s.bands.Largest, n: min(n, s.bands.Largest), charge: true})
-}
-
-// countFor has a hit counted or decided under a limit.
-func (s *slots) countFor(ctx context.Context, l *window.Limit, h hit) (w window.Window, sent bool, err error) {
+	if h.charge {
+		h.max = s.bands.Largest
+		h.n = min(h.n, h.max)
+	}
 	a := s.countHit(ctx, h)
 	if a.window.Refused {
 		refuse(&a.window, l, h.n)
@@ -170,24 +176,23 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	if err := b.group.check(ctx); err != nil {
 		return 0, false, err
 	}
-	// It takes a guard to end a window, so they are ended at the same time.
-	all := make([]answer, len(counts))
+	var mu sync.Mutex // guards the results
 	var resets sync.WaitGroup
-	for i, k := range counts {
+	for _, k := range counts { // at the same time, as each of them takes a guard
 		resets.Go(func() {
 			l := k.limit()
-			all[i] = b.reset(ctx, key, &l)
+			a := b.reset(ctx, key, &l)
+			mu.Lock()
+			defer mu.Unlock()
+			if a.made && a.err == nil {
+				n++
+			}
+			if err == nil && a.err != nil {
+				sent, err = a.sent, a.err
+			}
 		})
 	}
 	resets.Wait()
-	for _, a := range all {
-		if a.made && a.err == nil {
-			n++
-		}
-		if err == nil && a.err != nil {
-			sent, err = a.sent, a.err
-		}
-	}
 	return n, sent, err
 }
 
@@ -234,9 +239,7 @@ func (b *Backend) Close() {
 	b.closing.Do(func() {
 		b.group.stop()
 		b.awaitEnds()
-		closed := make(chan struct{})
-		defer close(closed)
-		go b.limitClosing(closed)
+		go b.limitClosing()
 		var last sync.WaitGroup
 		for _, j := range b.janitors {
 			last.Go(j.close)
@@ -252,34 +255,15 @@ func (b *Backend) Close() {
 	})
 }
 
-// limitClosing ends the backend's context if Close takes too long, or if no server responds, unless closed is closed before.
-func (b *Backend) limitClosing(closed <-chan struct{}) {
+// limitClosing ends the backend's context if Close takes too long, or if no server responds.
+func (b *Backend) limitClosing() {
 	defer b.group.cancel()
-	timeout := time.After(closeTimeout)
-	for before := b.answered(); ; {
-		select {
-		case <-time.After(closeStall):
-		case <-timeout:
+	for range closeTimeout / closeStall {
+		before := b.answered.Load()
+		if outage.Sleep(b.group.ctx, closeStall) != nil || b.answered.Load() == before {
 			return
-		case <-closed:
-			return
-		}
-		now := b.answered()
-		if now == before {
-			return
-		}
-		before = now
-	}
-}
-
-// answered returns how many calls of all links have their responses.
-func (b *Backend) answered() (n uint64) {
-	for _, ls := range b.links {
-		for _, l := range ls {
-			n += l.answered.Load()
 		}
 	}
-	return n
 }
 
 // awaitEnds waits for the windows that are over within closeWait, so that their records can be
@@ -293,9 +277,7 @@ func (b *Backend) awaitEnds() {
 		}
 		wait = max(wait, j.last(now.Add(closeWait)).Sub(now))
 	}
-	if wait > 0 {
-		_ = outage.Sleep(b.group.ctx, wait)
-	}
+	_ = outage.Sleep(b.group.ctx, wait)
 }
 
 // slotsFor returns the slots of a key and limit, or the error that the limit, or the n of a call, has on the servers.
@@ -354,11 +336,9 @@ func refuse(w *window.Window, l *window.Limit, n uint64) {
 
 // Stats is what a Backend remembers and has done.
 type Stats struct {
-	Windows int    // counts that are remembered, whose windows may be over
-	Records int    // counts whose records are yet to be removed
-	Sweeps  uint64 // complete sweeps, of all servers
-	Orphans uint64 // records that sweeps have removed
-	Foreign int    // records that the last sweeps did not know, up to 256 for each server
+	Windows     int // counts that are remembered, whose windows may be over
+	Records     int // counts whose records are yet to be removed
+	sweep.Stats     // of all servers
 }
 
 // Stats returns what the backend remembers and has done.
@@ -368,7 +348,7 @@ func (b *Backend) Stats() Stats {
 		s.Records += j.pending()
 		swept := j.sweeper.Stats()
 		s.Sweeps += swept.Sweeps
-		s.Orphans += swept.Removed
+		s.Removed += swept.Removed
 		s.Foreign += swept.Foreign
 	}
 	return s

@@ -15,10 +15,10 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// CheckAlgorithm returns an error unless servers can keep an algorithm exactly: fixed windows alone. For most of the
+// checkAlgorithm returns an error unless servers can keep an algorithm exactly: fixed windows alone. For most of the
 // others, there would have to be an UPDATE that depends on the value, or on a time; the rest would hang on the clocks
 // of clients.
-func CheckAlgorithm(a window.Algorithm) error {
+func checkAlgorithm(a window.Algorithm) error {
 	if a == window.FixedWindow {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 
 // check returns the error that a limit, or the n of a call, has on servers of any value size.
 func check(l *window.Limit, n uint64) error {
-	return cmp.Or(limits.Check(l), CheckAlgorithm(l.Algorithm), limits.CheckNumber("N", n))
+	return cmp.Or(limits.Check(l), checkAlgorithm(l.Algorithm), limits.CheckNumber("N", n))
 }
 
 // largest returns the largest value of the servers, which is the highest count of a record, or why a call for a key

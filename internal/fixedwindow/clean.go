@@ -20,8 +20,10 @@ type cleaning struct {
 	decide  func(slot.History) slot.Action // is called after each lookup
 
 	history slot.History
-	again   time.Time // when to look again
-	late    int       // actions that were too late since the last one that led somewhere
+	action  slot.Action  // the last one that was decided, or its removal if it was a Claim that has succeeded
+	effects slot.Effects // of the action; zero if it was not executed
+	again   time.Time    // when to look again
+	late    int          // actions that were too late since the last one that led somewhere
 
 	// The results. If it is neither done nor has an error been returned, all actions were too late.
 	done    bool      // there is nothing more to do now
@@ -151,36 +153,33 @@ func (cl *cleaner) batch(ctx context.Context, keys []*cleaning) error {
 	if err := cl.lookUp(ctx, keys); err != nil {
 		return err
 	}
-	var steps []step
+	var acting []*cleaning
 	for _, k := range keys {
-		a := k.decide(k.history)
-		switch a.Kind {
+		k.action = k.decide(k.history)
+		switch k.action.Kind {
 		case slot.Done:
 			k.done = true
 		case slot.Look:
-			k.again = a.At
-			if time.Until(a.At) > 2*k.records.bands.Guard {
-				k.done, k.next = true, a.At
+			k.again = k.action.At
+			if time.Until(k.again) > 2*k.records.bands.Guard {
+				k.done, k.next = true, k.again
 			}
 		default:
-			steps = append(steps, step{key: k, action: a})
+			acting = append(acting, k)
 		}
 	}
-	if err := cl.execute(ctx, steps); err != nil {
+	if err := cl.execute(ctx, acting); err != nil {
 		return err
 	}
-	var removals []step
-	for _, s := range steps {
-		if s.action.Kind != slot.Claim {
-			continue
-		}
-		e := &s.effects
-		next, ok := s.key.records.bands.Claimed(s.key.history, s.action, e.added, e.shown, e.at.from)
-		if ok {
-			removals = append(removals, step{key: s.key, action: next})
+	var removing []*cleaning
+	for _, k := range acting {
+		next, ok := k.records.bands.Claimed(k.history, k.action, k.effects)
+		if ok && k.action.Kind == slot.Claim {
+			k.action = next
+			removing = append(removing, k)
 		}
 	}
-	if err := cl.execute(ctx, removals); err != nil {
+	if err := cl.execute(ctx, removing); err != nil {
 		return err
 	}
 	cl.pace.done(len(keys), time.Since(start), keys[0].records.bands.Guard)
@@ -190,60 +189,54 @@ func (cl *cleaner) batch(ctx context.Context, keys []*cleaning) error {
 // lookUp looks both slots of keys up.
 func (cl *cleaner) lookUp(ctx context.Context, keys []*cleaning) error {
 	call := cl.link.calls.Get()
+	look := slot.Action{Kind: slot.Look, Slot: slot.A}
 	for _, k := range keys {
-		k.records.addLookup(call, slot.A)
+		k.records.add(call, look, 0)
 	}
-	l := slot.Lookup{Sent: time.Now()}
+	var e slot.Effects
+	e.Sent = time.Now()
 	if _, err := cl.link.send(ctx, cl.conn, call); err != nil {
 		return err
 	}
-	l.Received = time.Now()
-	cl.pace.looked(l.Received.Sub(l.Sent))
-	for i, k := range keys {
-		l.Slots = k.records.lookedUp(slot.A, call.Responses[2*i:])
-		k.history = k.records.bands.Extend(k.history, l)
+	e.Received = time.Now()
+	cl.pace.looked(e.Received.Sub(e.Sent))
+	responses := call.Responses
+	for _, k := range keys {
+		responses = k.records.effects(&e, look, 0, responses)
+		k.history = k.records.bands.Extend(k.history, e.Lookup)
 	}
 	cl.link.calls.Put(call)
 	return nil
 }
 
-// step is an action of one key.
-type step struct {
-	key      *cleaning
-	action   slot.Action
-	requests []slot.Request
-	effects  effects // zero if it was not executed
-}
-
-// execute executes actions in one call. Those that are too late are left out: their keys are looked up again, fewer at
-// a time, but not for ever, as others wait for those that share their call of clean.
-func (cl *cleaner) execute(ctx context.Context, steps []step) error {
+// execute executes the actions of keys in one call. Those that are too late are left out: their keys are looked up again,
+// fewer at a time, but not for ever, as others wait for those that share their call of clean.
+func (cl *cleaner) execute(ctx context.Context, keys []*cleaning) error {
 	call := cl.link.calls.Get()
+	var acting []*cleaning
 	var deadline, by time.Time
-	late := false
-	for i := range steps {
-		s := &steps[i]
-		s.key.late++
-		last := s.key.records.bands.Deadline(s.action)
+	for _, k := range keys {
+		k.late++
+		k.effects = slot.Effects{}
+		last := k.records.bands.Deadline(k.action)
 		if !time.Now().Before(last) {
-			late = true
 			continue
 		}
-		s.requests = s.key.records.bands.Requests(nil, s.action, 0)
-		s.key.records.add(call, s.requests...)
-		deadline, by = earlier(deadline, last), earlier(by, s.action.By)
+		acting = append(acting, k)
+		k.records.add(call, k.action, 0)
+		deadline, by = earlier(deadline, last), earlier(by, k.action.By)
 	}
-	if late {
-		cl.pace.late(steps[0].key.records.bands.Guard)
+	if len(acting) < len(keys) {
+		cl.pace.late(keys[0].records.bands.Guard)
 	}
-	if by.IsZero() {
+	if len(acting) == 0 {
 		cl.link.calls.Put(call)
 		return nil
 	}
 	sent := time.Now()
 	if _, err := cl.link.sendBy(ctx, cl.conn, call, deadline, by); err != nil {
 		if err == errAgain || errors.Is(err, errLate) {
-			cl.pace.late(steps[0].key.records.bands.Guard)
+			cl.pace.late(keys[0].records.bands.Guard)
 		}
 		if err == errAgain {
 			return nil
@@ -251,19 +244,16 @@ func (cl *cleaner) execute(ctx context.Context, steps []step) error {
 		return err
 	}
 	responses := call.Responses
-	for i := range steps {
-		s := &steps[i]
-		s.effects = s.key.records.effectsOf(s.action, s.requests, responses[:len(s.requests)])
-		s.effects.at.from = sent
-		switch {
-		case len(s.requests) == 0: // it was late
-		case s.action.Kind == slot.Claim || s.action.Kind == slot.Refill:
-			s.key.late-- // the removal may be too late, time and again
+	for _, k := range acting {
+		k.effects.Sent = sent
+		responses = k.records.effects(&k.effects, k.action, 0, responses)
+		k.removed += k.effects.Purged
+		switch k.action.Kind {
+		case slot.Claim, slot.Refill:
+			k.late-- // the removal may be too late, time and again
 		default:
-			s.key.late = 0
+			k.late = 0
 		}
-		s.key.removed += s.effects.purged
-		responses = responses[len(s.requests):]
 	}
 	cl.link.calls.Put(call)
 	return nil

@@ -56,26 +56,22 @@ func (s *slots) join(ctx context.Context, a slot.Action, takes bool, n uint64) o
 			return outcome{err: err}
 		}
 	}
-	cl := s.newCall()
-	cl.SingleRead = true
-	s.records.addAction(cl, a, n)
-	at, sent, err := s.ask(ctx, c, cl)
+	e, sent, err := s.act(ctx, c, a, n)
 	if err != nil {
 		return outcome{err: err, sent: sent}
 	}
-	o := s.joined(a, cl.Responses, at)
+	o := s.joined(a, n, e)
 	o.conn = c
-	s.backend.Calls.Put(cl)
 	return o
 }
 
-// joined returns the outcome of hits, given the responses to what addAction has added.
-func (s *slots) joined(a slot.Action, responses []conn.Response, at span) (o outcome) {
-	if !at.to.Before(a.By) {
+// joined returns the outcome of n hits, given what their action has done.
+func (s *slots) joined(a slot.Action, n uint64, e slot.Effects) (o outcome) {
+	if !e.Received.Before(a.By) {
 		s.forget()
 		return outcome{err: overError(s.bands.Scale), sent: true}
 	}
-	o.result, o.window = s.bands.Result(a, false, responses[0].OK, s.records.observe(responses[1]), at.from, at.to)
+	o.result, o.window = s.bands.Result(a, n, e)
 	return o
 }
 
@@ -85,21 +81,17 @@ func (s *slots) openPlanned(ctx context.Context, p plan, takes bool, n uint64) (
 		return outcome{err: err}
 	}
 	e, sent, err := s.act(ctx, p.conn, p.action, n)
-	s.janitor.actionEnds(s, e.armed || e.inserted)
+	s.janitor.actionEnds(s, e.Armed[p.action.Slot])
 	switch {
 	case err == errAgain:
 		return outcome{result: slot.Missed}
 	case err != nil:
 		return outcome{err: err, sent: sent}
-	case p.action.Kind == slot.Create:
-		o.result, o.window = s.bands.Created(p.action, e.inserted, n, e.at.from, e.at.to)
-		if o.result == slot.Missed {
-			s.failed++
-			s.failedAt = time.Now()
-		}
-	default:
-		x := p.action.Slot
-		o.result, o.window = s.bands.Result(p.action, e.armed, e.added[x], e.shown[x], e.at.from, e.at.to)
+	}
+	o.result, o.window = s.bands.Result(p.action, n, e)
+	if p.action.Kind == slot.Create && o.result == slot.Missed {
+		s.failed++
+		s.failedAt = time.Now()
 	}
 	if takes {
 		o.conn = p.conn

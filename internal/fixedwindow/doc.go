@@ -9,7 +9,8 @@
 //     the backend remembers of a count: of a key, and the name and scale of a limit.
 //  2. queue.go: the hit is admitted, by known.go. If the known window was full when it was read not long ago, the hit is
 //     denied at once. It shares the next request with hits that wait. A caller that is alone counts by itself.
-//  3. count.go: hits in a known window are one call on any connection: a DECREASE and a QUERY (records.go, names.go).
+//  3. count.go: hits in a known window are one call on any connection: a DECREASE and a QUERY (slots.go, records.go,
+//     names.go).
 //  4. search.go: if no window is known, both slots are looked up, on the connection of link.go. A live one becomes the
 //     known window. Otherwise the result is a plan: the action that opens a slot, once others have made it free.
 //     count.go executes it, on the same connection, with the hits in it.

@@ -3,6 +3,7 @@ package fixedwindow
 import (
 	"container/heap"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,13 +82,12 @@ func (j *janitor) pending() int {
 // window.ErrFull if there are too many keys with records.
 func (j *janitor) actionBegins(s *slots) error {
 	j.mu.Lock()
-	owed := s.duty.owed
 	err := j.add(s, time.Now().Add(s.idle()))
 	if err == nil {
 		s.duty.underway++
 	}
 	j.mu.Unlock()
-	if err == nil && !owed {
+	if err == nil {
 		j.backend.table.add(s) // it may have been evicted
 	}
 	return err
@@ -305,11 +305,9 @@ func (j *janitor) discard() {
 	}
 	j.mu.Unlock()
 	var chunks sync.WaitGroup
-	for len(all) > 0 && j.backend.group.ctx.Err() == nil {
-		chunk := all[:min(len(all), chunkSize)]
-		all = all[len(chunk):]
+	for chunk := range slices.Chunk(all, chunkSize) {
 		chunks.Go(func() { j.do(chunk) })
-		if len(all) > 0 && outage.Sleep(j.backend.group.ctx, time.Millisecond) != nil {
+		if len(chunk) == chunkSize && outage.Sleep(j.backend.group.ctx, time.Millisecond) != nil {
 			break
 		}
 	}

@@ -216,10 +216,11 @@ func TestKeysAreCleanedInFewCalls(t *testing.T) {
 		for i := range keys {
 			hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 1))
 		}
+		hit := b.answered.Load()
 		for len(windowKeys(srv)) > 0 {
 			time.Sleep(time.Second)
 		}
-		require.Less(t, b.janitors[0].link.answered.Load(), uint64(keys/4))
+		require.Less(t, b.answered.Load()-hit, uint64(keys/4))
 	})
 }
 

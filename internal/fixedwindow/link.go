@@ -33,8 +33,8 @@ type link struct {
 	calls  *conn.Calls
 
 	current  atomic.Pointer[conn.Conn]
-	answered atomic.Uint64 // calls that have their responses
-	closed   atomic.Bool   // set before current is closed for good
+	answered *atomic.Uint64 // counts calls that have their responses
+	closed   atomic.Bool    // set before current is closed for good
 	// lock has an element while current is being replaced. It is a channel because its holder
 	// waits for the network: in a testing/synctest bubble, time does not pass while a goroutine
 	// waits for a mutex.
@@ -43,8 +43,8 @@ type link struct {
 	paces [linkClasses]*pace // of the cleaners that share the link
 }
 
-func newLink(s Server, calls *conn.Calls) *link {
-	l := &link{server: s, calls: calls, lock: make(chan struct{}, 1)}
+func newLink(s Server, calls *conn.Calls, answered *atomic.Uint64) *link {
+	l := &link{server: s, calls: calls, answered: answered, lock: make(chan struct{}, 1)}
 	for i := range l.paces {
 		l.paces[i] = newPace()
 	}
@@ -60,12 +60,7 @@ const linkClasses = 11
 // on the connection on which it was counted, and so takes go out on these links, too.
 type links [linkClasses + 1]*link
 
-// of returns the link of a guard.
-func (ls *links) of(guard time.Duration) *link {
-	return ls[classOf(guard)]
-}
-
-// classOf returns the class of a guard, from 0 to linkClasses-1.
+// classOf returns the class of a guard: the index of its link in links.
 func classOf(guard time.Duration) int {
 	return min(bits.Len64(uint64(slot.MaxGuard/guard)), linkClasses) - 1
 }

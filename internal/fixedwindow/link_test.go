@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,7 +176,7 @@ func TestALinkIsNotHeldUpByACallerThatGivesUp(t *testing.T) {
 				return nil, ctx.Err()
 			}
 		}
-		l := newLink(server, o.Calls)
+		l := newLink(server, o.Calls, new(atomic.Uint64))
 		long, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -234,7 +235,7 @@ func TestLateActionsEndNothingOfLongerScales(t *testing.T) {
 			}
 		}
 		take()
-		link := b.links[0].of(time.Second).current.Load()
+		link := b.links[0][classOf(time.Second)].current.Load()
 		hits(t, b, 1, "short", short)
 		time.Sleep(2 * short.Scale)
 		srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: 300 * time.Millisecond})
@@ -255,7 +256,7 @@ func TestLateActionsEndNothingOfLongerScales(t *testing.T) {
 		w, _, err := b.Take(t.Context(), "long", long, 1)
 		require.NoError(t, err)
 		require.EqualValues(t, 102, w.Count)
-		require.Same(t, link, b.links[0].of(time.Second).current.Load())
+		require.Same(t, link, b.links[0][classOf(time.Second)].current.Load())
 		given, _, err := b.GiveBack(t.Context(), "long", long, 100, w.ID)
 		require.NoError(t, err)
 		require.True(t, given)

@@ -1,8 +1,6 @@
 package fixedwindow
 
 import (
-	"time"
-
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
@@ -23,9 +21,10 @@ func unitOf(b *slot.Bands) codec.Unit {
 	return u
 }
 
-// add adds requests to a call. Encoding does not fail: no name is too long.
-func (r *records) add(cl *conn.Call, requests ...slot.Request) {
-	for _, q := range requests {
+// add adds the requests of an action to a call. Encoding does not fail: no name is too long.
+func (r *records) add(cl *conn.Call, a slot.Action, n uint64) {
+	var buf [8]slot.Request
+	for _, q := range r.bands.Requests(buf[:0], a, n) {
 		key := r.names[q.Slot]
 		switch q.Op {
 		case slot.Query:
@@ -47,66 +46,21 @@ func (r *records) add(cl *conn.Call, requests ...slot.Request) {
 	}
 }
 
-// addLookup adds the requests that look both slots up, beginning with the first one.
-func (r *records) addLookup(cl *conn.Call, first slot.ID) {
-	r.addAction(cl, slot.Action{Kind: slot.Look, Slot: first}, 0)
-}
-
-// lookedUp returns what the responses to a lookup show.
-func (r *records) lookedUp(first slot.ID, responses []conn.Response) (slots [2]slot.Observation) {
-	slots[first] = r.observe(responses[0])
-	slots[first.Other()] = r.observe(responses[1])
-	return slots
-}
-
-// addAction adds the requests of an action that has two, a lookup or a Join of n.
-func (r *records) addAction(cl *conn.Call, a slot.Action, n uint64) {
-	var buf [2]slot.Request
-	r.add(cl, r.bands.Requests(buf[:0], a, n)...)
-}
-
 func addUpdate(cl *conn.Call, key []byte, a codec.Attribute, c codec.Change, value uint64) {
 	cl.Update(conn.Update{Attribute: a, Change: c, Value: value, Key: key})
 }
 
-// observe returns what the response to a QUERY shows.
-func (r *records) observe(response conn.Response) slot.Observation {
-	if !response.OK {
-		return slot.Observation{}
-	}
-	return r.bands.Observe(response.Quota, response.TTL.Amount)
-}
-
-// span is the time of a request: from before it was sent until its responses had arrived.
-type span struct{ from, to time.Time }
-
-// effects is what the responses to an action say that it has done.
-type effects struct {
-	inserted bool    // an INSERT has succeeded
-	armed    bool    // the TTL of the action's slot was set
-	added    [2]bool // which slots a DECREASE has counted in
-	purged   int     // records
-	shown    [2]slot.Observation
-	at       span
-}
-
-// effectsOf returns what the responses to the requests of an action say.
-func (r *records) effectsOf(a slot.Action, requests []slot.Request, responses []conn.Response) (o effects) {
+// effects sets e to what the responses to the requests that add has added say, but for the times. It returns the
+// responses after them.
+func (r *records) effects(e *slot.Effects, a slot.Action, n uint64, responses []conn.Response) (others []conn.Response) {
+	var buf [8]slot.Request
+	requests := r.bands.Requests(buf[:0], a, n)
 	for i, q := range requests {
-		switch ok := responses[i].OK; q.Op {
-		case slot.Insert:
-			o.inserted = ok
-		case slot.PatchTTL:
-			o.armed = o.armed || q.Slot == a.Slot && ok
-		case slot.Decrease:
-			o.added[q.Slot] = ok
-		case slot.Query:
-			o.shown[q.Slot] = r.observe(responses[i])
-		case slot.Purge:
-			if ok {
-				o.purged++
-			}
+		shown := slot.Observation{}
+		if responses[i].OK {
+			shown = r.bands.Observe(responses[i].Quota, responses[i].TTL.Amount)
 		}
+		e.Note(q, responses[i].OK, shown)
 	}
-	return o
+	return responses[len(requests):]
 }

@@ -3,6 +3,7 @@ package fixedwindow
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/conn"
@@ -22,7 +23,9 @@ type Remover struct {
 }
 
 // NewRemover returns a Remover. Close it after use.
-func NewRemover(s Server, calls *conn.Calls) *Remover { return &Remover{link: newLink(s, calls)} }
+func NewRemover(s Server, calls *conn.Calls) *Remover {
+	return &Remover{link: newLink(s, calls, new(atomic.Uint64))}
+}
 
 // Inspect is the [sweep.Inspect] of the records of windows, of all keys and limits. It knows them by their names.
 //
@@ -58,9 +61,10 @@ func (r *Remover) Remove(ctx context.Context, targets []string) (removed int, er
 		if !ok || !fits {
 			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
 		}
-		c := &cleaning{records: records{&bands, bothSlots([]byte(t))}}
-		c.decide = func(h slot.History) slot.Action { return bands.Clean(h, bands.Watch) }
-		cleanings = append(cleanings, c)
+		cleanings = append(cleanings, &cleaning{
+			records: records{&bands, bothSlots([]byte(t))},
+			decide:  func(h slot.History) slot.Action { return bands.Clean(h, bands.Watch) },
+		})
 	}
 	err = clean(ctx, r.link, cleanings)
 	late := 0

@@ -99,7 +99,7 @@ func TestLateTargetsDoNotHoldUpSweeps(t *testing.T) {
 		time.Sleep(12 * time.Second)
 		require.Zero(t, srv.Expired())
 		require.Equal(t, 601, len(windowKeys(srv)), "that of the open window, and those that can't be removed in time")
-		require.EqualValues(t, 600, b.Stats().Orphans)
+		require.EqualValues(t, 600, b.Stats().Removed)
 	})
 }
 

@@ -27,28 +27,6 @@ type plan struct {
 	action slot.Action
 }
 
-// act executes an action on the connection of its lookup. errAgain says that it was not executed,
-// because it was too late or the connection has ended.
-func (s *slots) act(ctx context.Context, c *conn.Conn, a slot.Action,
-	n uint64) (o effects, sent bool, err error) {
-	var buf [8]slot.Request
-	requests := s.bands.Requests(buf[:0], a, n)
-	cl := s.newCall()
-	cl.SingleRead = true
-	s.records.add(cl, requests...)
-	from := time.Now()
-	if sent, err = s.link.sendBy(ctx, c, cl, s.bands.Deadline(a), a.By); err != nil {
-		return effects{}, sent, err
-	}
-	o = s.records.effectsOf(a, requests, cl.Responses)
-	o.at = span{from, time.Now()}
-	s.backend.Calls.Put(cl)
-	if !o.at.to.Before(a.By) {
-		return effects{}, true, errLate
-	}
-	return o, true, nil
-}
-
 // searching is the state of a search: its lookups on one connection.
 type searching struct {
 	conn    *conn.Conn
@@ -185,9 +163,9 @@ func (s *slots) step(ctx context.Context, f *searching, a slot.Action) error {
 	if err := s.janitor.actionBegins(s); err != nil {
 		return err
 	}
-	o, _, err := s.act(ctx, f.conn, a, 0)
+	e, _, err := s.act(ctx, f.conn, a, 0)
 	if err == nil && a.Kind == slot.Claim {
-		if next, ok := s.bands.Claimed(f.history, a, o.added, o.shown, o.at.from); ok {
+		if next, ok := s.bands.Claimed(f.history, a, e); ok {
 			_, _, err = s.act(ctx, f.conn, next, 0)
 		}
 	}

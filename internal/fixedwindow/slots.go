@@ -34,59 +34,60 @@ func newSlots(b *Backend, bands slot.Bands, k countKey) *slots {
 	server := b.Pick(k.key)
 	return &slots{
 		countKey: k, records: records{&bands, slotNames(&bands, k.key, k.name)},
-		backend: b, server: server, link: b.links[server].of(bands.Guard), janitor: b.janitors[server],
+		backend: b, server: server, link: b.links[server][classOf(bands.Guard)], janitor: b.janitors[server],
 		known: known{Window: slot.Window{Slot: slot.B}}, // so that the first lookup begins with A
 	}
 }
 
-// newCall returns an empty call for the records.
-func (s *slots) newCall() *conn.Call {
+// act sends the requests of an action on a connection of the link, or on any one if c is nil, and returns what they
+// have done. Those of an action that rests on a lookup go out on its connection, in time or never (rule 3): errAgain
+// says that they were not executed, because it was too late or the connection has ended.
+func (s *slots) act(ctx context.Context, c *conn.Conn, a slot.Action, n uint64) (e slot.Effects, sent bool, err error) {
 	cl := s.backend.Calls.Get()
 	cl.MostTTL = s.bands.Top
-	return cl
-}
-
-// ask sends a call on a connection of the link, or on any one if c is nil, and waits for its responses. It also returns
-// when the call was sent, and when the responses had arrived. After an error the call must not be used any more.
-func (s *slots) ask(ctx context.Context, c *conn.Conn, cl *conn.Call) (at span, sent bool, err error) {
-	at.from = time.Now()
-	if c != nil {
-		sent, err = s.link.send(ctx, c, cl)
-	} else {
+	cl.SingleRead = c == nil || a.Kind != slot.Look // otherwise, a later lookup decides
+	s.records.add(cl, a, n)
+	e.First = a.Slot
+	e.Sent = time.Now()
+	bounded := false
+	switch {
+	case c == nil:
 		var done bool
 		done, sent, err = s.link.server.Do(ctx, cl)
 		if done && err != nil {
 			s.backend.Calls.Put(cl)
 		}
+	case a.Kind == slot.Look || a.Kind == slot.Read || a.Kind == slot.Join:
+		sent, err = s.link.send(ctx, c, cl)
+	default:
+		bounded = true
+		sent, err = s.link.sendBy(ctx, c, cl, s.bands.Deadline(a), a.By)
 	}
-	at.to = time.Now()
-	return at, sent, err
-}
-
-// readBoth reads both slots once, on a connection as ask does.
-func (s *slots) readBoth(ctx context.Context, c *conn.Conn, first slot.ID) (l slot.Lookup, err error) {
-	cl := s.newCall()
-	cl.SingleRead = c == nil // no later lookup decides
-	s.records.addLookup(cl, first)
-	at, _, err := s.ask(ctx, c, cl)
+	e.Received = time.Now()
 	if err != nil {
-		return l, err
+		return slot.Effects{}, sent, err
 	}
-	l = slot.Lookup{First: first, Sent: at.from, Received: at.to, Slots: s.records.lookedUp(first, cl.Responses)}
+	s.records.effects(&e, a, n, cl.Responses)
 	s.backend.Calls.Put(cl)
-	return l, nil
+	if bounded && !e.Received.Before(a.By) {
+		return slot.Effects{}, true, errLate
+	}
+	return e, true, nil
 }
 
-// read reads a slot, on a connection as ask does, and learns its window. It returns false if that is not open any more.
+// readBoth reads both slots once, on a connection as act does.
+func (s *slots) readBoth(ctx context.Context, c *conn.Conn, first slot.ID) (slot.Lookup, error) {
+	e, _, err := s.act(ctx, c, slot.Action{Kind: slot.Look, Slot: first}, 0)
+	return e.Lookup, err
+}
+
+// read reads a slot, on a connection as act does, and learns its window. It returns false if that is not open any more.
 func (s *slots) read(ctx context.Context, c *conn.Conn, x slot.ID) (k known, live bool, err error) {
-	cl := s.newCall()
-	s.records.add(cl, slot.Request{Op: slot.Query, Slot: x})
-	at, _, err := s.ask(ctx, c, cl)
+	e, _, err := s.act(ctx, c, slot.Action{Kind: slot.Read, Slot: x}, 0)
 	if err != nil {
 		return k, false, err
 	}
-	w, live := s.bands.WindowOf(x, s.records.observe(cl.Responses[0]), at.from, at.to)
-	s.backend.Calls.Put(cl)
+	w, live := s.bands.WindowOf(x, e.Lookup)
 	if live {
 		k = s.learn(w)
 	}
@@ -106,41 +107,37 @@ func (s *slots) refresh(ctx context.Context) answer {
 	return answer{err: err}
 }
 
-// giveBack gives n back to the window with an ID. It returns false if the window is not known to be
-// open, or if it can't be told from a later one: then n stays counted.
-func (s *slots) giveBack(ctx context.Context, id int64, n uint64) (given, sent bool, err error) {
+// giveBack gives n back to the window with an ID. It is an operation, which has not been made if the window is not known
+// to be open, or can't be told from a later one: then n stays counted.
+func (s *slots) giveBack(ctx context.Context, id int64, n uint64) answer {
 	old := s.current()
 	if !old.certainlyOpen(time.Now()) || old.id != id || old.conn == nil || !old.conn.Open() {
-		return false, false, nil
+		return answer{}
 	}
 	now, live, err := s.read(ctx, old.conn, old.Slot)
-	if err != nil {
-		if !old.conn.Open() {
-			err = nil // it has ended meanwhile
-		}
-		return false, false, err
+	if err != nil && old.conn.Open() {
+		return answer{err: err}
 	}
-	if !live || now.id != id || now.Count < n { // it must not wrap (H3)
-		return false, false, nil
+	if err != nil || !live || now.id != id || now.Count < n { // it must not wrap (H3)
+		return answer{}
 	}
-	given, sent, err = s.giveBackTo(ctx, now.Window, old.conn, n)
-	if given {
+	a := s.giveBackTo(ctx, now.Window, old.conn, n)
+	if a.made {
 		s.subtract(n)
 	}
-	return given, sent, err
+	return a
 }
 
-// giveBackTo gives n back to a window on the connection that has counted it (rule 11). It returns false without an
-// error if it is too late, or if the connection has ended.
-func (s *slots) giveBackTo(ctx context.Context, w slot.Window, c *conn.Conn, n uint64) (given, sent bool,
-	err error) {
+// giveBackTo gives n back to a window on the connection that has counted it (rule 11), unless it is too late, or the
+// connection has ended.
+func (s *slots) giveBackTo(ctx context.Context, w slot.Window, c *conn.Conn, n uint64) answer {
 	a, ok := s.bands.GiveBack(w, time.Now())
 	if !ok {
-		return false, false, nil
+		return answer{}
 	}
-	_, sent, err = s.act(ctx, c, a, n)
+	_, sent, err := s.act(ctx, c, a, n)
 	if err == errAgain {
-		return false, false, nil
+		return answer{}
 	}
-	return err == nil, sent && err != nil, err
+	return answer{made: err == nil, sent: sent, err: err}
 }

@@ -3,12 +3,12 @@ package fixedwindow
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -19,11 +19,7 @@ func (b *Backend) Take(ctx context.Context, key string, l window.Limit,
 	if n == 0 {
 		return b.Peek(ctx, key, l, 0)
 	}
-	s, err := b.slotsFor(ctx, key, &l, n)
-	if err != nil {
-		return w, false, err
-	}
-	return s.countFor(ctx, &l, hit{max: l.Max, n: n, take: true})
+	return b.countFor(ctx, key, &l, hit{max: l.Max, n: n, take: true})
 }
 
 // Peek returns what Take would return, but takes nothing.
@@ -36,17 +32,19 @@ func (b *Backend) Peek(ctx context.Context, key string, l window.Limit,
 	if err := b.group.check(ctx); err != nil {
 		return w, false, err
 	}
-	w, err = s.peekFor(ctx, &l, n)
+	w, err = s.peek(ctx, &l, n)
 	return w, false, err
 }
 
-// peekFor peeks at the open window. It is Refused if a take of n does not fit it.
-func (s *slots) peekFor(ctx context.Context, l *window.Limit, n uint64) (w window.Window, err error) {
-	k, found, err := s.peek(ctx)
+// peek returns the open window. It is Refused if a take of n does not fit it.
+func (s *slots) peek(ctx context.Context, l *window.Limit, n uint64) (w window.Window, err error) {
+	before := s.current()
+	lookup, err := s.readBoth(ctx, nil, slot.A)
 	if err != nil {
 		return w, err
 	}
-	if found {
+	if open, live := s.bands.Live(lookup); live {
+		k := s.learnUnlessKnown(open, before)
 		w = bounded(k.window(l.Scale, time.Now()))
 	}
 	if n > l.Max || w.Count > l.Max-n {
@@ -55,7 +53,7 @@ func (s *slots) peekFor(ctx context.Context, l *window.Limit, n uint64) (w windo
 	return w, nil
 }
 
-// KeyError is the error of a TakeAll that the take of a key has met; the first one, if it is not known which.
+// KeyError is the error of a TakeAll that the take of a key has met.
 type KeyError struct {
 	Key string
 	Err error
@@ -68,7 +66,7 @@ func (e *KeyError) Error() string { return e.Err.Error() }
 func (e *KeyError) Unwrap() error { return e.Err }
 
 // failed returns an error with the key of a take, nil if it is nil.
-func (t *take) failed(err error) error {
+func failed(t *window.Take, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -77,25 +75,21 @@ func (t *take) failed(err error) error {
 
 // TakeAll makes all takes, or none of them if one is refused. If all windows are known, it makes
 // them together, and otherwise in turn. What can't be given back stays counted until the window
-// ends. The error is a [KeyError].
+// ends. An error is a [KeyError], unless it is of no take more than of the others.
 func (b *Backend) TakeAll(ctx context.Context, takes []window.Take,
 	windows []window.Window) (granted, sent bool, err error) {
-	check := func(t *window.Take) error { return check(&t.Limit, t.N) }
-	granted, key, err := limits.TakeAll(ctx, takes, windows, check,
+	check := func(t *window.Take) error { return failed(t, check(&t.Limit, t.N)) }
+	granted, _, err = limits.TakeAll(ctx, takes, windows, check,
 		func(ctx context.Context, sums []window.Take, states []window.Window) (granted bool, err error) {
 			for i := range takes { // which fails if the value size is not known
 				t := &takes[i]
 				if _, err := b.bandsFor(ctx, t.Key, &t.Limit, t.N); err != nil {
-					return false, &KeyError{t.Key, err}
+					return false, failed(t, err)
 				}
 			}
 			granted, sent, err = b.takeAll(ctx, sums, states)
 			return granted, err
 		})
-	var known *KeyError
-	if err != nil && !errors.As(err, &known) {
-		err = &KeyError{key, err}
-	}
 	return granted, sent, err
 }
 
@@ -128,7 +122,7 @@ func (b *Backend) takeInTurn(ctx context.Context, takes []take) (granted, sent b
 	for i := range takes {
 		t := &takes[i]
 		if known, _ := t.recall(); !known || !t.fits() {
-			reads.Go(func() { errs[i] = t.failed(t.refresh(ctx)) })
+			reads.Go(func() { errs[i] = failed(&t.Take, t.refresh(ctx)) })
 		}
 	}
 	reads.Wait()
@@ -145,7 +139,7 @@ func (b *Backend) takeInTurn(ctx context.Context, takes []take) (granted, sent b
 			continue
 		}
 		b.giveBackAll(ctx, takes[:i])
-		return false, sent || err != nil && i > 0, t.failed(err)
+		return false, sent || err != nil && i > 0, failed(&t.Take, err)
 	}
 	return true, false, nil
 }
@@ -160,7 +154,7 @@ func (t *take) refresh(ctx context.Context) (err error) {
 			return nil
 		}
 	}
-	t.window, err = t.slots.peekFor(ctx, &t.Limit, t.N)
+	t.window, err = t.slots.peek(ctx, &t.Limit, t.N)
 	return err
 }
 
@@ -274,9 +268,6 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 	if err != nil {
 		return false, false, err
 	}
-	a := s.operate(ctx, func(ctx context.Context) (a answer) {
-		a.made, a.sent, a.err = s.giveBack(ctx, id, n)
-		return a
-	})
+	a := s.operate(ctx, func(ctx context.Context) answer { return s.giveBack(ctx, id, n) })
 	return a.made, a.sent, a.err
 }

@@ -3,6 +3,7 @@ package fixedwindow
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/throttr-go/throttr/internal/slot"
 )
@@ -101,35 +102,40 @@ func (b *Backend) countOn(ctx context.Context, part []take) (fit, sent bool, err
 	first := part[0].slots
 	c, err := first.link.connect(ctx)
 	if err != nil {
-		return false, false, part[0].failed(err)
+		return false, false, failed(&part[0].Take, err)
 	}
-	cl := first.newCall()
+	cl := b.Calls.Get()
 	cl.SingleRead = true
 	actions := make([]slot.Action, len(part))
 	for i := range part {
 		s := part[i].slots
 		k := s.current()
 		actions[i] = s.bands.Join(k.Slot, k.Until)
-		s.records.addAction(cl, actions[i], part[i].N)
+		s.records.add(cl, actions[i], part[i].N)
 		cl.MostTTL = max(cl.MostTTL, s.bands.Top)
 	}
-	at, sent, err := first.ask(ctx, c, cl)
+	var e slot.Effects
+	e.Sent = time.Now()
+	sent, err = first.link.send(ctx, c, cl)
+	e.Received = time.Now()
 	if err != nil {
 		for i := range part {
 			part[i].uncertain = sent
 		}
-		return false, sent, part[0].failed(err)
+		return false, sent, failed(&part[0].Take, err)
 	}
 	fit, sent = true, false
+	responses := cl.Responses
 	for i := range part {
 		t := &part[i]
-		t.outcome = t.slots.joined(actions[i], cl.Responses[2*i:], at)
+		responses = t.slots.records.effects(&e, actions[i], t.N, responses)
+		t.outcome = t.slots.joined(actions[i], t.N, e)
 		t.outcome.conn = c
 		w, open := t.slots.concluded(&t.outcome)
 		switch {
 		case t.outcome.err != nil:
 			sent = true
-			err = t.failed(t.outcome.err)
+			err = failed(&t.Take, t.outcome.err)
 			continue
 		case !open && err == nil:
 			err = errInTurn

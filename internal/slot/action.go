@@ -9,6 +9,7 @@ type Kind uint8
 // ADD is DECREASE, as counters count down.
 const (
 	Look     Kind = iota // wait until At, and look both slots up: QUERY X, QUERY Y
+	Read                 // QUERY X
 	Done                 // there is nothing to do
 	Join                 // ADD X, QUERY X
 	Open                 // TTL X := T, ADD X, QUERY X, free Y
@@ -76,6 +77,8 @@ func (b *Bands) Requests(dst []Request, a Action, n uint64) []Request {
 	switch a.Kind {
 	case Look:
 		dst = append(dst, Request{Query, x, 0}, Request{Query, y, 0})
+	case Read:
+		dst = append(dst, Request{Query, x, 0})
 	case Join:
 		dst = append(dst, Request{Decrease, x, n}, Request{Query, x, 0})
 	case Open: // rule 6
@@ -110,6 +113,30 @@ func (b *Bands) Requests(dst []Request, a Action, n uint64) []Request {
 		}
 	}
 	return dst
+}
+
+// Effects is what the responses to the requests of an action say that it has done.
+type Effects struct {
+	Lookup
+	Armed  [2]bool // for which slots an INSERT or a PATCH of the TTL has succeeded
+	Added  [2]bool // in which slots a DECREASE has counted
+	Purged int     // records
+}
+
+// Note adds the response to a request: whether it has succeeded, and what it showed if it is a QUERY.
+func (e *Effects) Note(q Request, ok bool, shown Observation) {
+	switch q.Op {
+	case Query:
+		e.Slots[q.Slot] = shown
+	case Insert, PatchTTL:
+		e.Armed[q.Slot] = ok
+	case Decrease:
+		e.Added[q.Slot] = ok
+	case Purge:
+		if ok {
+			e.Purged++
+		}
+	}
 }
 
 // free appends the requests that free a slot.

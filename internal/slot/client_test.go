@@ -186,28 +186,18 @@ func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt,
 		c.forget()
 		return at, false, false
 	}
-	var armed, added bool
 	var seen, add response
 	for i, op := range ops {
-		if op.Slot != action.Slot {
-			continue
-		}
-		switch op.Op {
-		case Insert:
-			armed, add, seen = b.responses[i].ok, b.responses[i], b.responses[i]
-		case PatchTTL:
-			armed = b.responses[i].ok
-		case Decrease:
-			added, add = b.responses[i].ok, b.responses[i]
-		case Query:
+		switch {
+		case op.Op == Decrease || op.Op == Insert:
+			add = b.responses[i]
+			seen = add
+		case op.Op == Query:
 			seen = b.responses[i]
 		}
 	}
-	outcome, w := c.bands.Result(action, armed, added, seen.record, b.sent, b.received)
-	if action.Kind == Create {
-		outcome, w = c.bands.Created(action, armed, n, b.sent, b.received)
-	}
-	if c.off[ruleSeenLive] && added {
+	outcome, w := c.bands.Result(action, n, b.Effects)
+	if c.off[ruleSeenLive] && b.Added[action.Slot] {
 		outcome = Counted
 		w = c.known.Window
 		w.Slot, w.Count = action.Slot, seen.record.Count
@@ -313,12 +303,12 @@ func (c *client) returnLater(a *actor, at attempt) {
 	if known.id != at.id || known.conn != at.conn || !known.Open(c.time()) {
 		return
 	}
-	ops := []Request{{Query, known.Slot, 0}}
-	b := a.send(at.conn, Action{Kind: Look, Slot: known.Slot}, ops, never, false)
+	read := Action{Kind: Read, Slot: known.Slot}
+	b := a.send(at.conn, read, c.bands.Requests(nil, read, 0), never, false)
 	if !b.ok {
 		return
 	}
-	w, live := c.bands.WindowOf(known.Slot, b.responses[0].record, b.sent, b.received)
+	w, live := c.bands.WindowOf(known.Slot, b.Lookup)
 	if !live || w.Count < n {
 		return
 	}
@@ -340,12 +330,7 @@ func (c *client) returnLater(a *actor, at attempt) {
 func (c *client) lookup(a *actor, on *conn, first ID) (Lookup, bool) {
 	m := Action{Kind: Look, Slot: first}
 	b := a.send(on, m, c.bands.Requests(nil, m, 0), never, false)
-	if !b.ok {
-		return Lookup{}, false
-	}
-	l := Lookup{First: first, Sent: b.sent, Received: b.received}
-	l.Slots[first], l.Slots[first.Other()] = b.responses[0].record, b.responses[1].record
-	return l, true
+	return b.Lookup, b.ok
 }
 
 // extended looks both slots up once more, and reports whether that has succeeded.
@@ -369,17 +354,11 @@ func (c *client) remove(a *actor, f *lookups, action Action) {
 	if !b.ok || action.Kind != Claim {
 		return
 	}
-	var added [2]bool
-	var claim [2]Observation
-	for i, op := range c.bands.Requests(nil, action, 0) {
-		if op.Op == Query {
-			claim[op.Slot] = b.responses[i].record
-		} else {
-			added[op.Slot] = b.responses[i].ok || c.off[ruleClaimAdded]
-		}
+	if c.off[ruleClaimAdded] {
+		b.Added = [2]bool{true, true}
 	}
-	next, ok := c.bands.Claimed(h, action, added, claim, b.sent)
-	if c.off[ruleRetireFirst] && claim[A].Count == h.Last.Slots[A].Count+1 && c.bands.State(claim[A]) == Over {
+	next, ok := c.bands.Claimed(h, action, b.Effects)
+	if c.off[ruleRetireFirst] && b.Slots[A].Count == h.Last.Slots[A].Count+1 && c.bands.State(b.Slots[A]) == Over {
 		ok, next.Slots[A] = true, true
 	}
 	if ok {
@@ -392,9 +371,9 @@ func (c *client) remove(a *actor, f *lookups, action Action) {
 
 // reset ends the open window.
 func (c *client) reset(a *actor, f *lookups) {
-	var e Ending
+	var ends Window
 	c.search(a, f, func(h History) Action {
-		action := c.decide(func(h History) Action { return c.bands.Reset(h, &e) }, h)
+		action := c.decide(func(h History) Action { return c.bands.Reset(h, &ends) }, h)
 		switch {
 		case action.Kind == Look && c.off[ruleResetChain] && c == c.clients[0]:
 			action.At = c.time().Add(c.bands.Guard + c.upTo(6*c.bands.Guard))

@@ -50,20 +50,15 @@ func (b *Bands) retire(h History, id ID) Action {
 	return b.onceStable(h, b.Scale, Action{Kind: Retire, Slot: id}, id)
 }
 
-// Ending is what a Reset has found so far. It begins as the zero Ending.
-type Ending struct {
-	Found  bool   // there is a window to end
-	Window Window // as it was first seen
-}
-
 // Reset returns what a client does that wants to end the open window (rule 10). It is finished if
-// that is Done. A Set is a Reset, and then hits that ignore the limit.
-func (b *Bands) Reset(h History, e *Ending) Action {
+// that is Done. Ends is the window as it was first seen, and begins as the zero Window. A Set is a Reset, and then hits
+// that ignore the limit.
+func (b *Bands) Reset(h History, ends *Window) Action {
 	w, ok := b.Live(h.Last)
-	if ok && !e.Found {
-		*e = Ending{true, w}
+	if ok && ends.Sent.IsZero() {
+		*ends = w
 	}
-	if !ok || w.Slot != e.Window.Slot {
+	if !ok || w.Slot != ends.Slot {
 		return Action{Kind: Done} // it has ended, and another one may have been opened since
 	}
 	if w.Count == 0 {
@@ -99,13 +94,12 @@ func (b *Bands) remove(h History, slots [2]bool) Action {
 }
 
 // Claimed returns the removal of the slots for which a Claim has succeeded, or false if there are
-// none. Added are the statuses of its ADDs, and shown is what its QUERYs showed. (The counter may
-// hold only one ADD more: then others see the same count as the client that has claimed it.) h is
+// none. (The counter may hold only one ADD more: then others see the same count as the client that has claimed it.) h is
 // the history that led to the claim.
-func (b *Bands) Claimed(h History, a Action, added [2]bool, shown [2]Observation, sent time.Time) (Action, bool) {
-	next := b.by(Action{Kind: Remove}, sent)
-	for id, o := range shown {
-		next.Slots[id] = a.Slots[id] && added[id] && b.State(o) == Doomed && o.Count == h.Last.Slots[id].Count+1
+func (b *Bands) Claimed(h History, a Action, e Effects) (Action, bool) {
+	next := b.by(Action{Kind: Remove}, e.Sent)
+	for id, o := range e.Slots {
+		next.Slots[id] = a.Slots[id] && e.Added[id] && b.State(o) == Doomed && o.Count == h.Last.Slots[id].Count+1
 	}
 	return next, next.Slots != [2]bool{}
 }

@@ -14,9 +14,6 @@ const (
 // Other returns the other slot.
 func (id ID) Other() ID { return 1 - id }
 
-// String returns "A" or "B".
-func (id ID) String() string { return string('A' + rune(id)) }
-
 // Observation is what a QUERY showed of a slot. The zero Observation says that there is no record,
 // or that its name is in the grace after an expiry (H1).
 type Observation struct {
@@ -58,7 +55,7 @@ func (b *Bands) State(o Observation) State {
 	}
 }
 
-// Lookup is what one call showed: QUERY of the first slot, QUERY of the other one.
+// Lookup is what the QUERYs of one call showed: usually that of the first slot, and then that of the other one.
 type Lookup struct {
 	First    ID
 	Slots    [2]Observation

@@ -29,17 +29,18 @@ func (b *Bands) Live(l Lookup) (w Window, ok bool) {
 	if s[A] != Live || s[B] == Live && l.Slots[B].TTL < l.Slots[A].TTL {
 		id = B
 	}
-	return b.WindowOf(id, l.Slots[id], l.Sent, l.Received)
+	return b.WindowOf(id, l)
 }
 
-// WindowOf returns the window that a QUERY of a slot showed between two times. It returns false if
-// the slot was not live.
-func (b *Bands) WindowOf(id ID, o Observation, from, to time.Time) (w Window, ok bool) {
+// WindowOf returns the window that a QUERY of a slot showed. It returns false if the slot was not live.
+func (b *Bands) WindowOf(id ID, l Lookup) (w Window, ok bool) {
+	o := l.Slots[id]
 	if b.State(o) != Live {
 		return Window{}, false
 	}
 	left := o.TTL - b.Margin
-	return Window{id, o.Count, Times{from, to, from.Add(b.duration(left)), to.Add(b.duration(left + 1))}}, true
+	end := l.Sent.Add(b.duration(left))
+	return Window{id, o.Count, Times{l.Sent, l.Received, end, l.Received.Add(b.duration(left + 1))}}, true
 }
 
 // Narrow narrows when a window can end to what was known before of one in the same slot. If the two contradict
@@ -80,28 +81,26 @@ const (
 	Missed                 // they were not counted: look the window up again
 )
 
-// Result returns the outcome of a Join or Open, and the window. armed says that the call has set
-// the TTL to T, added is the status of its DECREASE, and o is what its QUERY showed (rule 1). A
-// response that comes after Action.By says nothing.
-func (b *Bands) Result(a Action, armed, added bool, o Observation, sent, received time.Time) (Outcome, Window) {
-	w, live := b.WindowOf(a.Slot, o, sent, received)
+// Result returns the outcome of a Join, Open or Create that counts n hits, and the window (rule 1). Responses that come
+// after Action.By say nothing. If the INSERT of a Create has failed, another client has opened the window, or the name
+// is in its grace (H1).
+func (b *Bands) Result(a Action, n uint64, e Effects) (Outcome, Window) {
+	armed := e.Armed[a.Slot]
+	if a.Kind == Create {
+		if !armed {
+			return Missed, Window{}
+		}
+		return Counted, Window{a.Slot, n, Times{e.Sent, e.Received, e.Sent.Add(b.Scale), e.Received.Add(b.Scale)}}
+	}
+	w, live := b.WindowOf(a.Slot, e.Lookup)
 	if !live {
 		return Missed, w
 	}
 	if armed {
-		w.Until = sent.Add(b.Scale)
+		w.Until = e.Sent.Add(b.Scale)
 	}
-	if !added {
+	if !e.Added[a.Slot] {
 		return Full, w
 	}
 	return Counted, w
-}
-
-// Created returns the outcome of a Create that counts n hits, and the window. If the INSERT has
-// failed, another client has opened the window, or the name is in its grace (H1).
-func (b *Bands) Created(a Action, inserted bool, n uint64, sent, received time.Time) (Outcome, Window) {
-	if !inserted {
-		return Missed, Window{}
-	}
-	return Counted, Window{a.Slot, n, Times{sent, received, sent.Add(b.Scale), received.Add(b.Scale)}}
 }

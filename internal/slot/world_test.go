@@ -163,10 +163,10 @@ func (w *world) alive(c *conn) bool { return !c.ended && c.epoch == w.server.epo
 
 // sentCall is the outcome of a call.
 type sentCall struct {
-	responses      []response
-	sent, received time.Time
-	ok             bool // all responses have arrived
-	torn           bool // other requests were executed in between
+	Effects
+	responses []response
+	ok        bool // all responses have arrived
+	torn      bool // other requests were executed in between
 }
 
 const never = time.Duration(math.MaxInt64)
@@ -175,7 +175,9 @@ const never = time.Duration(math.MaxInt64)
 // because its connection is ended; other calls can be executed later.
 func (a *actor) send(c *conn, action Action, ops []Request, by time.Duration, bounded bool) sentCall {
 	w := a.world
-	b := sentCall{sent: w.time(), responses: make([]response, 0, len(ops))}
+	b := sentCall{responses: make([]response, 0, len(ops))}
+	b.First = action.Slot
+	b.Sent = w.time()
 	if !w.alive(c) || by <= w.now {
 		return b
 	}
@@ -226,7 +228,9 @@ func (a *actor) send(c *conn, action Action, ops []Request, by time.Duration, bo
 			return
 		}
 		for _, op := range ops {
-			b.responses = append(b.responses, w.server.execute(a.name, action, op))
+			r := w.server.execute(a.name, action, op)
+			b.responses = append(b.responses, r)
+			b.Note(op, r.ok, r.record)
 			if w.violation != "" {
 				return
 			}
@@ -247,7 +251,7 @@ func (a *actor) send(c *conn, action Action, ops []Request, by time.Duration, bo
 		panic(errStopped)
 	}
 	a.sleepUntil(min(back, by))
-	b.received = w.time()
+	b.Received = w.time()
 	b.ok = !lost && w.now < by && len(b.responses) == len(ops) && w.alive(c)
 	if !b.ok {
 		c.ended = c.ended || bounded || lost

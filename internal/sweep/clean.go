@@ -42,14 +42,15 @@ func chunkOf(o Options) int {
 // that the next sweep is due, the leader breaks it off: the next one begins again with those that expire first. A
 // sweep that may find that the server can be parked goes on.
 func (s *Sweeper) clean(ctx context.Context, names []listed, deadline time.Time, removals *removals, r *Result) error {
-	left := len(names)
 	begin := time.Now()
-	for chunk := range chunks(names, s.chunk, maxChunkBytes) {
+	for len(names) > 0 {
 		start := time.Now()
+		chunk, others := cut(names, s.chunk, maxChunkBytes)
+		names = others
 		if err := s.cleanChunk(ctx, chunk, removals, r); err != nil {
 			return err
 		}
-		if left -= len(chunk); left == 0 {
+		if len(names) == 0 {
 			break
 		}
 		if r.interval > 0 && !s.o.Server.Parked() {
@@ -61,7 +62,7 @@ func (s *Sweeper) clean(ctx context.Context, names []listed, deadline time.Time,
 				deadline = begin.Add(r.interval / 3)
 			}
 		}
-		chunks := (left + len(chunk) - 1) / len(chunk)
+		chunks := (len(names) + len(chunk) - 1) / len(chunk)
 		if !pause(ctx, pauseAfter(time.Since(start), time.Until(deadline), chunks)) {
 			return ctx.Err()
 		}
@@ -104,16 +105,19 @@ func (s *Sweeper) cleanChunk(ctx context.Context, chunk []listed, removals *remo
 			}
 		}
 		switch {
-		case d.Target != "":
+		case d.Target == "":
+			if d.Over {
+				r.Kept++
+			}
+		case s.o.DryRun:
+			r.Removed++
+		case !removals.given[d.Target]:
+			removals.given[d.Target] = true
 			targets = append(targets, d.Target)
-		case d.Over:
-			r.Kept++
 		}
 	}
 	s.o.Calls.Put(queries)
-	if s.o.DryRun {
-		r.Removed += len(targets)
-	} else if len(targets) > 0 {
+	if len(targets) > 0 {
 		removals.start(ctx, targets)
 	}
 	return nil

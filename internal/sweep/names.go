@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -29,25 +28,15 @@ type listed struct {
 	expires uint64 // ns since 1970
 }
 
-// chunks yields the names in chunks, each of at most so many names and bytes.
-func chunks(all []listed, most, bytes int) iter.Seq[[]listed] {
-	return func(yield func([]listed) bool) {
-		begin := 0
-		size := 0
-		for i, l := range all {
-			if i > begin && (i-begin == most || size+len(l.name) > bytes) {
-				if !yield(all[begin:i]) {
-					return
-				}
-				begin = i
-				size = 0
-			}
-			size += len(l.name) + requestOverhead
-		}
-		if begin < len(all) {
-			yield(all[begin:])
-		}
+// cut returns the first names, at most so many and of so many bytes, and the others.
+func cut(all []listed, most, bytes int) (chunk, others []listed) {
+	n := 0
+	size := 0
+	for n < min(len(all), most) && (n == 0 || size+len(all[n].name) <= bytes) {
+		size += len(all[n].name) + requestOverhead
+		n++
 	}
+	return all[:n], all[n:]
 }
 
 // list lists the server's records and returns the names of those that are to be queried, the
@@ -119,7 +108,9 @@ func (s *Sweeper) list(ctx context.Context, r *Result) ([]listed, error) {
 // of sweepers and of parking. If there are more than it looks at, it counts one at least: most of
 // them may have been invented by the server (H14), but not all need be.
 func (s *Sweeper) countForeign(ctx context.Context, others []listed, r *Result) error {
-	for chunk := range chunks(others, s.chunk, maxChunkBytes) {
+	for rest := others; len(rest) > 0; {
+		var chunk []listed
+		chunk, rest = cut(rest, s.chunk, maxChunkBytes)
 		responses, cl, err := s.query(ctx, chunk)
 		if err != nil {
 			return err

@@ -12,8 +12,8 @@ const maxRemovals = 256
 // removals are the calls of a Remove that a sweep makes.
 type removals struct {
 	remove  Remove
-	permits chan struct{} // has an element for each call that runs
-	given   map[string]struct{}
+	permits chan struct{}   // has an element for each call that runs
+	given   map[string]bool // the targets of this sweep
 	calls   sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows, until all calls have ended
@@ -21,26 +21,15 @@ type removals struct {
 	err     error      // the first
 }
 
-// start has the records removed of those targets that this sweep has not removed
-// already. It waits while too many calls run.
+// start has the records of targets removed. It waits while too many calls run.
 func (r *removals) start(ctx context.Context, targets []string) {
-	var fresh []string
-	for _, t := range targets {
-		if _, ok := r.given[t]; !ok {
-			r.given[t] = struct{}{}
-			fresh = append(fresh, t)
-		}
-	}
-	if len(fresh) == 0 {
-		return
-	}
 	select {
 	case r.permits <- struct{}{}:
 	case <-ctx.Done():
 		return // the sweep is about to end with the error of ctx
 	}
 	r.calls.Go(func() {
-		records, err := r.remove(ctx, fresh)
+		records, err := r.remove(ctx, targets)
 		<-r.permits
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -272,7 +272,7 @@ func (s *Sweeper) sweep(ctx context.Context, deadline time.Time, leads bool) (Re
 	start := time.Now()
 	names, err := s.list(ctx, &r)
 	removals := &removals{
-		remove: s.o.Remove, permits: make(chan struct{}, maxRemovals), given: make(map[string]struct{}),
+		remove: s.o.Remove, permits: make(chan struct{}, maxRemovals), given: make(map[string]bool),
 	}
 	if cleanErr := s.clean(ctx, names, deadline, removals, &r); err == nil {
 		err = cleanErr

@@ -192,7 +192,9 @@ func TestBatchesAreBounded(t *testing.T) {
 	all := slices.Repeat([]listed{{name: "k"}}, 1000)
 	all = append(all, slices.Repeat([]listed{{name: strings.Repeat("k", 255)}}, 100)...)
 	total := 0
-	for chunk := range chunks(all, 256, maxChunkBytes) {
+	for len(all) > 0 {
+		chunk, others := cut(all, 256, maxChunkBytes)
+		all = others
 		require.LessOrEqual(t, len(chunk), 256)
 		size := 0
 		for _, l := range chunk {
