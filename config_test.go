@@ -27,21 +27,17 @@ func dialed(t *testing.T, cfg throttr.Config) (where string, err error) {
 	return where, err
 }
 
-func TestZeroConfigDialsTheDefaultServer(t *testing.T) {
-	where, err := dialed(t, throttr.Config{})
-	require.ErrorIs(t, err, errDialed)
-	require.ErrorIs(t, err, throttr.ErrConnect)
-	require.Equal(t, "tcp "+throttr.DefaultServer, where)
-}
-
-func TestConfigBoundsAreInclusive(t *testing.T) {
+// The bounds are inclusive, and without Servers the default one is dialed.
+func TestValidConfigsDialTheDefaultServer(t *testing.T) {
 	for _, cfg := range []throttr.Config{
-		{MaxConns: 1}, {MaxConns: 1024}, {MaxInFlight: 1}, {MaxInFlight: 1023}, {MaxQueued: 1}, {MaxQueued: 1 << 24}, {MaxResponse: 24 << 10}, {MaxResponse: 1 << 30},
+		{}, {MaxConns: 1}, {MaxConns: 1024}, {MaxInFlight: 1}, {MaxInFlight: 1023}, {MaxQueued: 1}, {MaxQueued: 1 << 24}, {MaxResponse: 24 << 10}, {MaxResponse: 1 << 30},
 		{MaxRetries: -5}, {MaxRetries: 100}, {ConnectTimeout: time.Millisecond}, {MaxConnAge: -1}, {MaxConnIdle: -1},
 		{HealthInterval: 1}, {StallTimeout: time.Hour},
 	} {
-		_, err := dialed(t, cfg)
+		where, err := dialed(t, cfg)
 		require.ErrorIs(t, err, errDialed, "%+v", cfg)
+		require.ErrorIs(t, err, throttr.ErrConnect)
+		require.Equal(t, "tcp "+throttr.DefaultServer, where)
 	}
 }
 

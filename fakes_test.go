@@ -132,16 +132,6 @@ var (
 	})
 )
 
-// noGiveBack makes a store fail to give back.
-func noGiveBack(err error) fault {
-	return func(_ context.Context, c call) error {
-		if c.name == "give back" {
-			return err
-		}
-		return nil
-	}
-}
-
 func fails(err error) fault { return func(context.Context, call) error { return err } }
 
 // decision makes a call for n of a limit, of the key k.

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
@@ -36,36 +35,12 @@ func openOver(t *testing.T, cfg throttr.Config, opts ...throttr.BackendOption) *
 	return b
 }
 
-func TestAnOpenedBackendReachesTheStoreUntilItIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t, mockserver.WithValueSize(4))
-		for key, b := range map[string]*throttr.OpenBackend{
-			"eager": openOver(t, testkit.Over(srv, throttr.Config{})), "lazy": openOver(t, testkit.Over(srv, throttr.Config{Lazy: true})),
-			"memory": openURL(t, "memory://"),
-		} {
-			l := throttr.NewRateLimit(b)
-			require.Equal(t, 3, testkit.Hits(t, l, 5, key, time.Minute, 3))
-			require.NoError(t, b.Ping(t.Context()))
-			require.NoError(t, b.Close())
-			_, err := l.Hit(t.Context(), key, time.Minute, 2)
-			require.ErrorIs(t, err, throttr.ErrClosed)
-		}
-	})
-}
-
-func TestOpenRefusesWhatItCantUse(t *testing.T) {
-	for _, url := range []string{"", "127.0.0.1:9000", "memory://x", "memory://?lazy=perhaps", "throttr://h:x", "throttr://h?lazy=perhaps", "redis://h:6379"} {
-		b, err := throttr.Open(t.Context(), url)
-		require.ErrorIs(t, err, throttr.ErrConfig, url)
-		require.Nil(t, b)
-	}
-	_, err := throttr.Open(t.Context(), "throttr://127.0.0.1:1")
-	require.ErrorIs(t, err, throttr.ErrConnect)
+func TestServersHaveValuesOfOneSize(t *testing.T) {
 	var servers []string
 	for _, size := range []int{4, 8} {
 		servers = append(servers, mockserver.RunT(t, mockserver.WithValueSize(size)).Addr())
 	}
-	_, err = throttr.OpenServers(t.Context(), throttr.Config{Servers: servers})
+	_, err := throttr.OpenServers(t.Context(), throttr.Config{Servers: servers})
 	require.ErrorIs(t, err, throttr.ErrConnect)
 	require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
 	require.Regexp(t, "has [48]-byte values, and .* had [84]-byte values", err)
@@ -235,26 +210,6 @@ func TestALazyOpenLearnsTheSizeFromAnyServer(t *testing.T) {
 	})
 }
 
-// No policy hides that the servers are not the right ones.
-func TestAWrongValueSizeIsAnErrorOfEveryHitAndOfStats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t, mockserver.WithValueSize(4))
-		client, err := throttr.Connect[uint16](t.Context(), testkit.Over(srv, throttr.Config{Lazy: true}))
-		require.NoError(t, err)
-		defer client.Close()
-		fallback := memory.New(memory.WithClock(time.Now))
-		defer fallback.Close()
-		l := throttr.NewRateLimit(client.Backend(), throttr.WithPolicy(throttr.AllowHits), throttr.WithFallback(fallback))
-		for range 10 {
-			_, err := l.Hit(t.Context(), "k", time.Minute, 1)
-			require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
-			require.ErrorIs(t, client.Stats().Servers[0].Err, throttr.ErrValueSizeMismatch)
-			time.Sleep(time.Minute)
-		}
-		require.Less(t, srv.Requests(codec.OpInsert), 200, "a probe costs the server an INSERT, so there are few")
-	})
-}
-
 func TestMistakesAreErrorsWhileTheValueSizeIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
@@ -281,6 +236,7 @@ func TestMistakesAreErrorsWhileTheValueSizeIsUnknown(t *testing.T) {
 			{func(ctx context.Context) error { _, err := b.Set(ctx, "k", large, 1); return err }, throttr.ErrUnavailable},
 			{func(ctx context.Context) error { _, err := b.Charge(ctx, "k", large, 1); return err }, throttr.ErrUnavailable},
 			{func(ctx context.Context) error { _, err := b.Delete(ctx, "k"); return err }, throttr.ErrUnavailable},
+			{func(ctx context.Context) error { _, err := listed(ctx, b); return err }, throttr.ErrUnavailable},
 		} {
 			require.ErrorIs(t, c.call(t.Context()), c.want)
 		}
@@ -290,5 +246,7 @@ func TestMistakesAreErrorsWhileTheValueSizeIsUnknown(t *testing.T) {
 		time.Sleep(time.Second)
 		_, err = b.Check(large)
 		require.ErrorIs(t, err, throttr.ErrRange)
+		_, err = listed(t.Context(), b)
+		require.NoError(t, err)
 	})
 }

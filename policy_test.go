@@ -144,37 +144,11 @@ func TestPoliciesDecideIfTheBackendFails(t *testing.T) {
 				_, results := allDecided(t)(limiter.TakeAll(t.Context(), unlimited.For("k", 1), limit.For("k", 3)))
 				require.False(t, results[0].Degraded, "no store is needed for it")
 				require.True(t, results[1].Degraded)
+				res := decided(t)(limiter.HitN(t.Context(), "k", limit, 11))
+				require.Equal(t, throttr.Result{Limit: 10, RetryAfter: throttr.Never}, res, "nor to deny what can never be granted")
 			}
 		}
 	})
-}
-
-func TestAllowHitsDeniesHitsThatNoWindowWouldAllow(t *testing.T) {
-	limiter := throttr.NewRateLimit(failing(t, errDown), throttr.WithPolicy(throttr.AllowHits))
-	bucket := throttr.Limit{Max: 5, Scale: time.Hour, Burst: 10, Algorithm: throttr.TokenBucket}
-	for limit, hits := range map[throttr.Limit]map[uint64]bool{
-		{Scale: time.Minute}: {0: false, 1: false}, {Max: 10, Scale: time.Minute}: {0: true, 10: true, 11: false}, bucket: {10: true, 11: false},
-	} {
-		for n, allowed := range hits {
-			res := decided(t)(limiter.HitN(t.Context(), "blocked", limit, n))
-			require.Equal(t, allowed, res.Allowed, "a hit of %d, limit %v", n, limit)
-			require.Equal(t, allowed, res.Degraded, "no store is needed to deny it")
-			require.Equal(t, !allowed, res.RetryAfter == throttr.Never)
-		}
-	}
-}
-
-func TestFallbackCountsIfTheBackendFails(t *testing.T) {
-	for call, counted := range map[string]uint64{"hit": 6, "charge": 6, "take": 4, "take all": 4, "reserve": 4} { // the first ones count what is denied
-		fallback := inProcess(t)
-		// The policy does not apply while the fallback works.
-		limiter := throttr.NewRateLimit(failing(t, errDown), throttr.WithFallback(fallback), throttr.WithPolicy(throttr.AllowHits))
-		for i := range 3 {
-			res := decided(t)(decisions[call](t.Context(), limiter, throttr.Limit{Max: 5, Scale: time.Hour}, 2))
-			require.Equal(t, i < 2, res.Allowed, call)
-		}
-		require.Equal(t, counted, count(t, throttr.NewRateLimit(fallback), "k", time.Hour), call)
-	}
 }
 
 // policies returns options that turn a failure of the backend into a decision.

@@ -103,18 +103,3 @@ func testListed(t *testing.T) {
 	}
 	require.Equal(t, keys+2, n, "either server's windows come although the other one fails")
 }
-
-func TestWindowsOfServersThatAreAwayAreNotListed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t, mockserver.WithValueSize(4))
-		srv.Refuse(true)
-		b := openOver(t, testkit.Over(srv, throttr.Config{Lazy: true}))
-		defer b.Close()
-		_, err := listed(t.Context(), b)
-		require.ErrorIs(t, err, throttr.ErrUnavailable)
-		srv.Refuse(false)
-		time.Sleep(time.Second)
-		_, err = listed(t.Context(), b)
-		require.NoError(t, err)
-	})
-}

@@ -2,7 +2,6 @@ package throttr_test
 
 import (
 	"context"
-	"errors"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -102,25 +101,6 @@ func TestReservationIsSettledOnceByManyGoroutines(t *testing.T) {
 	require.EqualValues(t, 100, count(t, limiter, "k", time.Hour))
 }
 
-func TestGiveBackOfUnknownOutcomeIsNotRepeated(t *testing.T) {
-	lost := noGiveBack(errors.New("no answer"))
-	for _, done := range []bool{false, true} {
-		store := newDistant(t)
-		limiter := throttr.NewRateLimit(store)
-		rv := reserve(t, limiter, tenAMinute.For("k", 8))
-		if done {
-			store.answer(lost)
-		} else {
-			store.be(lost)
-		}
-		require.Error(t, rv.Cancel(t.Context()))
-		require.NoError(t, rv.Cancel(t.Context()))
-		require.NoError(t, rv.Commit(t.Context(), 0))
-		require.EqualValues(t, 2, store.asked.Load(), "a take and a give-back")
-		require.EqualValues(t, map[bool]uint64{false: 8, true: 0}[done], count(t, limiter, "k", time.Minute))
-	}
-}
-
 func TestLimitsAreSettledEvenIfOthersAreNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newDistant(t)
@@ -189,9 +169,9 @@ func TestAPanicIsTheCallers(t *testing.T) {
 func TestErrorsOfSettlingAreThoseOfTheirLimits(t *testing.T) {
 	var seen recorder
 	store := newDistant(t)
-	store.be(func(ctx context.Context, c call) error {
-		if c.key == "away" {
-			return noGiveBack(throttr.ErrUnavailable)(ctx, c)
+	store.be(func(_ context.Context, c call) error {
+		if c.name == "give back" && c.key == "away" {
+			return throttr.ErrUnavailable
 		}
 		return nil
 	})
@@ -200,6 +180,7 @@ func TestErrorsOfSettlingAreThoseOfTheirLimits(t *testing.T) {
 	unlimited := throttr.Limit{Max: throttr.Unlimited, Scale: time.Hour}
 	rv := reserve(t, limiter, shadow.For("away", 1), unlimited.For("away", 1), shadow.For("k", 3), tenAMinute.For("away", 1))
 	require.ErrorIs(t, rv.Commit(t.Context(), 0, 0, 2, 0), throttr.ErrUnavailable)
+	require.NoError(t, rv.Cancel(t.Context()), "what may have been given back is not given back again")
 	require.EqualValues(t, 2, decided(t)(limiter.Peek(t.Context(), "k", shadow, 0)).Count)
 	require.NoError(t, reserve(t, limiter, shadow.For("away", 1), unlimited.For("away", 1)).Cancel(t.Context()))
 	for _, e := range seen.events {

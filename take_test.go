@@ -53,19 +53,6 @@ func TestACallThatCountsNothingOrANegativeNumberIsAMistake(t *testing.T) {
 	require.ErrorContains(t, err, `inc "k"`)
 }
 
-func TestTakeAllTakesAllOrNone(t *testing.T) {
-	limiter := throttr.NewRateLimit(inProcess(t))
-	many := make([]throttr.Take, 20)
-	for i := range many {
-		many[i] = throttr.Limit{Max: 1, Scale: time.Minute}.For(strconv.Itoa(i), 1)
-	}
-	for want := range 2 {
-		ok, results := allDecided(t)(limiter.TakeAll(t.Context(), many...))
-		require.Len(t, results, 20)
-		require.Equal(t, want == 0, ok)
-	}
-}
-
 // takesAllBy is a backend whose takes of several counts are made by a function.
 type takesAllBy struct {
 	throttr.Backend
@@ -151,15 +138,7 @@ func TestTakesOfWhichOneIsNeverGranted(t *testing.T) {
 			require.Equal(t, want, results[i])
 		}
 	}
-}
-
-func TestNoTakesAreGranted(t *testing.T) {
-	limiter := throttr.NewRateLimit(failing(t, errDown))
 	ok, results := allDecided(t)(limiter.TakeAll(t.Context()))
-	require.True(t, ok)
+	require.True(t, ok, "without takes")
 	require.Empty(t, results)
-	rv, ok, err := limiter.Reserve(t.Context())
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.NoError(t, rv.Commit(t.Context()))
 }

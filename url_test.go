@@ -57,6 +57,7 @@ func TestParseURLErrors(t *testing.T) {
 		"throttr://h1:1,u:secret@h2:1":            "credentials",
 		"throttr://h:1?MAX_CONNS=4":               `"MAX_CONNS" is unknown`,
 		"throttr://h:1?max_conns=four":            "max_conns",
+		"throttr://h:1?lazy=perhaps":              "lazy",
 		"throttr://h:1?max_conns=-1":              "MaxConns is -1, must be 1 to 1024",
 		"throttr://h:1?max_conns=1&max_conns=1":   "max_conns is given 2 times",
 		"throttr://h:1?stall_timeout=5":           "stall_timeout",

@@ -144,19 +144,6 @@ func TestWaitGivesUpOnlyIfItsTurnComesAfterTheDeadlineAtTheEarliest(t *testing.T
 	})
 }
 
-func TestWaitsTakeOneScaleMoreThanTheBestPossible(t *testing.T) {
-	inBubbles(t, func(t *testing.T, limiter *throttr.RateLimit) {
-		const callers, most, scale, best = 400, 50, 400 * time.Millisecond, (400/50 - 1) * 400 * time.Millisecond
-		begun := time.Now()
-		testkit.Together(t, callers, func(int) error {
-			_, err := limiter.Wait(t.Context(), "k", throttr.Limit{Max: most, Scale: scale}, 1)
-			return err
-		})()
-		require.GreaterOrEqual(t, time.Since(begun), best)
-		require.LessOrEqual(t, time.Since(begun), best+scale)
-	})
-}
-
 func TestCallersThatWaitForSeveralLimitsAreServedInOrder(t *testing.T) {
 	inBubbles(t, func(t *testing.T, limiter *throttr.RateLimit) {
 		const callers, scale, most = 200, 100 * time.Millisecond, 7

@@ -26,9 +26,6 @@ func TestOpen(t *testing.T) {
 	c := caller{t, b.(*memory.Backend), window.FixedWindow}
 	c.hit("k", time.Minute)
 	require.True(t, c.hit("other", time.Minute).Refused, "there is no room")
-}
-
-func TestOpenRefusesOtherURLs(t *testing.T) {
 	for _, url := range []string{
 		"host", "/path", "me:hidden@", "#fragment", "?max_keys=-1", "?max_keys=many", "?max_keys=1&max_keys=2",
 		"?lazy=maybe", "?maxkeys=1", "?a=%zz", "?max_keys=1&a=%zz",

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -73,18 +74,6 @@ func TestOnlyWindowThatIsOverMakesRoom(t *testing.T) {
 	require.Zero(t, c.get("short", time.Minute))
 }
 
-func TestManyWindowsThatAreOverMakeRoomForAsMany(t *testing.T) {
-	clock := backendtest.NewClock()
-	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(2000), memory.WithKeyOlderThan(time.Hour)), window.FixedWindow}
-	require.Equal(t, 1000, c.hitNewKeys(1000, time.Hour))
-	require.Equal(t, 1000, c.hitNewKeys(1000, time.Minute))
-	clock.Advance(time.Minute)
-	c.set("full", time.Minute, 10)
-	require.Equal(t, 999, c.hitNewKeys(999, time.Hour))
-	require.Equal(t, 2000, c.Len())
-	require.EqualValues(t, 10, c.get("full", time.Minute).Count)
-}
-
 // Neither long keys nor the long strings of which short ones are slices stay in memory.
 func TestLongStringsDoNotFillTheMemory(t *testing.T) {
 	const n, length = 300, 100_000
@@ -104,17 +93,40 @@ func TestLongStringsDoNotFillTheMemory(t *testing.T) {
 	}
 }
 
-func TestCleanReleasesMemory(t *testing.T) {
+// What is removed takes none. A cleaning removes it.
+func TestAWindowAndItsKeyTakeFewBytes(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	const n = 100_000
 	clock := backendtest.NewClock()
 	c := caller{t, newBackend(t, clock), window.FixedWindow}
-	c.set("stays", time.Hour, 7)
 	before := heap()
-	c.hitNewKeys(100_000, time.Minute)
-	require.Greater(t, heap(), before+5_000_000)
-	clock.Advance(time.Minute)
-	require.Equal(t, 100_000, c.Clean())
-	require.Less(t, heap(), before+2_000_000)
-	require.EqualValues(t, 8, c.hit("stays", time.Hour).Count)
+	for i := range n {
+		c.hit(fmt.Sprintf("user:%011d", i), time.Hour)
+	}
+	perKey := float64(heap()-before) / n
+	t.Logf("%.1f bytes for each of %d keys of 16 bytes", perKey, n)
+	require.LessOrEqual(t, perKey, 160.0)
+	clock.Advance(time.Hour)
+	require.Equal(t, n, c.Clean())
+	require.Less(t, heap(), before+n*20)
+}
+
+// Takes of thousands of keys hold all shards, each once.
+func TestTakesOfManyWindowsAtOnce(t *testing.T) {
+	c := caller{t, newBackend(t, backendtest.NewClock()), window.FixedWindow}
+	takes := make([]window.Take, 2000)
+	for i := range takes {
+		takes[i] = limitOf(c.algorithm, time.Minute, 2).For(fmt.Sprint(i), 1)
+	}
+	for round := range uint64(3) {
+		granted, windows := c.takeAll(takes...)
+		require.Equal(t, round < 2, granted)
+		for i := range windows {
+			require.Equal(t, min(round+1, 2), windows[i].Count)
+		}
+	}
 }
 
 func heap() uint64 {

@@ -2,14 +2,12 @@ package outage_test
 
 import (
 	"errors"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -176,19 +174,6 @@ func TestAnAnswerIsEnoughIfNobodyCalls(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		require.NoError(t, f.Err())
 		require.EqualValues(t, 1, f.closed.Load())
-	})
-}
-
-// Timers do not keep a circuit that nobody uses.
-func TestACircuitThatIsNotUsedIsNotProbed(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		f.call(outage.Away)
-		used := weak.Make(f.Circuit)
-		f.Circuit = nil
-		runtime.GC()
-		require.Nil(t, used.Value())
-		time.Sleep(time.Hour)
-		require.Empty(t, f.probed())
 	})
 }
 
