@@ -148,3 +148,20 @@ func TestAHashOfRenewedPlacesStays(t *testing.T) {
 	p := exchange(t, b, claim(0))
 	expect(t, p.Used == 0, "%+v", p)
 }
+
+// A claim looks whether its data set is that of the server only if the server does not know all places that are held,
+// as that takes long.
+func TestPlacesThatAreNotKnownShowAnotherDataSet(t *testing.T) {
+	const birth = 1_000_000
+	s := testkit.StartRedis(t)
+	b := redisbackend.New(connect(t, s))
+	s.Must(t, "SET", "throttr:{b}:born1", fmt.Sprint("0 ", birth)) // by another server
+	claim := window.Claim{Key: "k", Process: "p", Lease: time.Minute, HeldMax: 5, Wants: []window.Want{{N: 1, Max: 5}}}
+	for known, held := range []uint64{0, 1, 3} {
+		claim.Seq++
+		claim.Held = held
+		p := exchange(t, b, claim)
+		missing := int(held) > known
+		expect(t, p.Forgotten == missing && (p.DataSet != birth) == missing && p.Tokens != nil, "%d of %d are known: %+v", known, held, p)
+	}
+}

@@ -115,9 +115,9 @@ local function make()
   local line = waits == 1 and cmsgpack.unpack(call('HGET', key, 'q')) or {}
   if seq <= last then return pack('<ddd', 1, sum, waiting(line)) end
 
-  -- Claims that only give back need no birth, and those that hold nothing take it as it is unless they are strict: to ask
-  -- for the identity of the server takes long.
-  if not verified and (held > 0 or next_run < #claim and (strict == 1 or not record)) then verify() end
+  -- To ask for the identity of the server takes long. Strict claims do before they are granted anything, and so do those
+  -- that hold places that are not known: these may have been lost with the data. Others take the birth as it is.
+  if not verified and (held > known or next_run < #claim and (strict == 1 or not record)) then verify() end
 
   -- Register what the process holds.
   local said = 0
