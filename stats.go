@@ -29,8 +29,6 @@ type ServerStats struct {
 	Dials    uint64 // attempts to connect
 	Failures uint64 // attempts that failed, and connections that were lost
 	Retries  uint64 // requests that were sent again
-
-	InlineReads uint64 // responses that lone callers read themselves, on the connections that are open
 }
 
 // Stats returns what the client has done and is doing.

@@ -230,9 +230,6 @@ func (c *Conn) Idle() time.Duration {
 	return time.Since(c.idle)
 }
 
-// InlineReads returns how many callers have read their responses themselves.
-func (c *Conn) InlineReads() uint64 { return c.readTurn.taken.Load() }
-
 // RoundTrip sends requests of the client itself, which add adds to a call, and returns their responses. They do not
 // count as a use of the connection. They may have been executed despite an error.
 //

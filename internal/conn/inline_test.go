@@ -14,11 +14,14 @@ import (
 func newLone(t *testing.T, o Options) (link, uint64) {
 	t.Helper()
 	l := onSocket(t, o)
-	for l.InlineReads() == 0 {
+	for l.inlineReads() == 0 {
 		l.roundTrip(t.Context())
 	}
-	return l, l.InlineReads()
+	return l, l.inlineReads()
 }
+
+// inlineReads returns how many callers have read their responses themselves.
+func (l link) inlineReads() uint64 { return l.readTurn.taken.Load() }
 
 // roundTrip makes a QUERY, which the server answers.
 func (l link) roundTrip(ctx context.Context) {
@@ -63,7 +66,7 @@ func TestInlineReaderReturnsWhenItsContextEnds(t *testing.T) {
 		got <- r
 	}()
 	l.read(1)
-	require.LessOrEqual(t, inline, l.InlineReads())
+	require.LessOrEqual(t, inline, l.inlineReads())
 	cancel()
 	require.Equal(t, result{false, true, context.Canceled}, <-got)
 
@@ -96,7 +99,7 @@ func TestInlineReaderReadsForCallersThatComeLater(t *testing.T) {
 		go query()
 	}
 	l.read(20)
-	require.LessOrEqual(t, l.InlineReads(), inline+1)
+	require.LessOrEqual(t, l.inlineReads(), inline+1)
 	l.send(0)
 	require.NoError(t, <-errs)
 	require.Equal(t, readGoroutine, l.readTurn.owner.Load(), "responses are due")

@@ -18,8 +18,6 @@ type Stats struct {
 	Dials    uint64 // attempts to connect
 	Failures uint64 // connections that could not be made or were lost
 	Retries  uint64 // calls sent once more
-
-	InlineReads uint64 // responses that their callers have read themselves, on the open connections
 }
 
 // Stats returns what the pool is doing and what it has done.
@@ -45,7 +43,6 @@ func (p *Pool) Stats() Stats {
 		inFlight, queued := r.Value().Usage()
 		s.InFlight += inFlight
 		s.Waiting += queued
-		s.InlineReads += r.Value().InlineReads()
 	}
 	return s
 }
