@@ -31,8 +31,13 @@ type Call struct {
 	// flight. A server executes what one read returns without requests of other connections in between. In rare cases
 	// it reads the packets of a write one by one, so that an interruption must do no harm.
 	SingleRead bool
-	Parks      bool // the last request keeps the server parked; the pool appends it and drops its response
-	Unasked    bool // made by the client itself: it does not count as a use of the connection
+	// Decode, if not nil, decodes the response to the only request of the call, which can be of any length, part by part.
+	// It returns how many bytes of src it has used, and whether the response ends there. The others come again, at the
+	// start of the next src. [codec.ErrShort] asks for more bytes; any other error ends the connection. It runs in the
+	// goroutine that reads, though the call may be abandoned, and may take its time: no stall is noticed meanwhile.
+	Decode  func(src []byte) (n int, done bool, err error)
+	Parks   bool // the last request keeps the server parked; the pool appends it and drops its response
+	Unasked bool // made by the client itself: it does not count as a use of the connection
 
 	// Stale reports whether it is too late to send the call, which then fails with
 	// ErrStale. It runs just before the call is written, must be quick, and must not use

@@ -42,6 +42,7 @@ type Options struct {
 	Calls        *Calls        // receives abandoned calls
 	Counters     *Counters
 	ID           codec.ConnID // what the server calls the connection
+	MaxPart      int          // bytes of a response that Call.Decode can ask for at a time; 0 if no call has one
 
 	// Abort has Cut discard what the server's host has not acknowledged, if requests are in flight:
 	// these bytes then never arrive.
@@ -69,7 +70,7 @@ type Conn struct {
 	options Options
 	created time.Time
 
-	// requests and calls are the Load.
+	// requests and calls are the Load. They change while mu is held.
 	requests, calls atomic.Int64
 
 	done chan struct{} // closed when nothing of the connection is left
@@ -96,11 +97,11 @@ type Conn struct {
 	queued         callList // calls that wait to be written
 	queuedRequests int      // requests of these
 	launched       callList // calls in flight that the decoder does not expect yet
-	inFlight       int      // requests without a response
 	inFlightBytes  int      // size of the calls in flight, each until its last response has come
 	offset         uint64   // size of all calls that were ever put in flight
 	received       uint64   // frames that the connection has received
 	lastDone       int      // calls that the last read has completed
+	processing     bool     // what the last read has brought is being decoded
 
 	used bool      // a call was queued since Idle was last called, pings aside
 	idle time.Time // when Idle last found that one was
@@ -120,7 +121,9 @@ func New(nc net.Conn, early []byte, o Options) *Conn {
 	c.idle = c.created
 	c.ready.L = &c.mu
 	c.watchdog = time.AfterFunc(math.MaxInt64, c.checkStall)
-	c.decoder = responseDecoder{size: o.Calls.Size(), keepEvents: o.OnEvent != nil, buf: make([]byte, max(readSize, len(early)))}
+	c.decoder = responseDecoder{
+		size: o.Calls.Size(), keepEvents: o.OnEvent != nil, maxPart: o.MaxPart, buf: make([]byte, max(readSize, len(early))),
+	}
 	copy(c.decoder.buf, early)
 	c.readTurn.wake = make(chan struct{}, 1)
 	c.readTurn.interrupted = make(chan struct{}, 1)
@@ -171,7 +174,7 @@ func (c *Conn) queue(cl *Call) (writes, busy bool, err error) {
 	}
 	// If several calls were done at the same time, their callers are likely to make the next
 	// ones at the same time.
-	busy = c.inFlight > 0 || c.queued.n > 0 || c.lastDone > 1
+	busy = c.calls.Load() > 0 || c.lastDone > 1
 	cl.conn = c
 	c.queued.push(cl)
 	c.queuedRequests += n
@@ -204,8 +207,11 @@ func (c *Conn) Err() error {
 func (c *Conn) Usage() (inFlight, queued int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.inFlight, c.queuedRequests
+	return c.inFlight(), c.queuedRequests
 }
+
+// inFlight returns how many requests that were put in flight have no response. The caller holds mu.
+func (c *Conn) inFlight() int { return int(c.requests.Load()) - c.queuedRequests }
 
 // Created returns when New was called.
 func (c *Conn) Created() time.Time { return c.created }
@@ -213,6 +219,7 @@ func (c *Conn) Created() time.Time { return c.created }
 // Load returns the calls and requests that are queued or in flight.
 func (c *Conn) Load() Load { return Load{int(c.requests.Load()), int(c.calls.Load())} }
 
+// addLoad changes the Load. The caller holds mu.
 func (c *Conn) addLoad(requests, calls int) {
 	c.requests.Add(int64(requests))
 	c.calls.Add(int64(calls))

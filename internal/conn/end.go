@@ -14,7 +14,7 @@ func (c *Conn) Cut(reason error) {
 	if c.failure == nil {
 		c.failure = reason
 	}
-	discard := c.options.Abort && c.inFlight > 0
+	discard := c.options.Abort && c.inFlight() > 0
 	c.ready.Signal()
 	c.mu.Unlock()
 	if discard {
@@ -74,7 +74,6 @@ func (c *Conn) failAll() {
 		c.failCall(cl, c.failure, cl.offset < c.accepted)
 	}
 	c.failAllQueued(c.failure)
-	c.inFlight = 0
 }
 
 // failAllQueued fails the calls that are queued. The caller holds mu.
@@ -92,10 +91,10 @@ func (c *Conn) failQueued(reason error) {
 	c.failCall(cl, reason, false)
 }
 
-// failCall ends a call without its responses.
+// failCall ends a call without its responses. The caller holds mu.
 func (c *Conn) failCall(cl *Call, reason error, sent bool) {
 	cl.err, cl.sent = reason, sent
-	c.addLoad(-cl.Len(), -1)
+	c.addLoad(len(cl.Responses)-cl.Len(), -1)
 	c.returnCall(cl)
 }
 
@@ -119,11 +118,12 @@ func (c *Conn) watch() {
 	c.watchdog.Reset(c.options.StallTimeout / stallQuarters)
 }
 
-// checkStall is the watchdog. It ends the connection if responses are due and nothing has come for StallTimeout.
+// checkStall is the watchdog. It ends the connection if responses are due and nothing has come for StallTimeout, unless
+// the goroutine that reads is at work, see Call.Decode.
 func (c *Conn) checkStall() {
 	c.mu.Lock()
-	due := c.inFlight
-	stalled := due > 0 && c.silentQuarters == stallQuarters
+	due := c.inFlight()
+	stalled := due > 0 && !c.processing && c.silentQuarters == stallQuarters
 	c.watching = due > 0
 	if c.watching {
 		c.silentQuarters++

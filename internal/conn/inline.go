@@ -100,7 +100,7 @@ func (c *Conn) lone() bool {
 func (c *Conn) quiet() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.failure == nil && c.inFlight == 0 && c.queued.n == 0
+	return c.failure == nil && c.calls.Load() == 0
 }
 
 // readInline reads on behalf of a caller, which owns the read side, until its call is done

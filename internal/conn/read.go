@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 
 	"github.com/throttr-go/throttr/codec"
 )
@@ -55,19 +56,20 @@ func (c *Conn) receive(read func([]byte) (int, error)) error {
 func (c *Conn) process(n int) error {
 	c.mu.Lock()
 	c.decoder.expected.append(&c.launched)
+	c.processing = true
 	c.mu.Unlock()
+	before := c.decoder.frames
 	err := c.decoder.decode(n)
 	if err != nil {
 		c.Cut(err) // before callers send their calls again
 	}
-	arrived := c.decoder.arrived
-	c.options.Counters.Answered.Add(uint64(arrived.responses))
-	c.options.Counters.Events.Add(uint64(arrived.frames - arrived.responses))
+	responses := uint64(c.decoder.responses)
+	c.options.Counters.Answered.Add(responses)
+	c.options.Counters.Events.Add(c.decoder.frames - before - responses)
 	writes := c.accountForArrivals()
 	for _, e := range c.decoder.events {
 		c.options.OnEvent(e)
 	}
-	c.addLoad(-arrived.requests, -len(c.decoder.done)) // before a caller can call Load
 	for _, cl := range c.decoder.done {
 		c.returnCall(cl)
 	}
@@ -84,28 +86,23 @@ func (c *Conn) process(n int) error {
 type responseDecoder struct {
 	size       Size
 	keepEvents bool // if false, EVENTs are dropped
+	maxPart    int  // see Options.MaxPart
 
 	buf      []byte
 	lo, hi   int      // buf[lo:hi] has been read and not been decoded
+	begun    bool     // Call.Decode has begun with a response that has not ended: no EVENT can come
 	expected callList // calls in flight
 	frames   uint64   // responses and EVENTs that have been decoded
 
 	// What the last decode has found.
-	arrived arrivals
-	done    []*Call // calls that have all of their responses; afterwards only their number counts
-	events  []Event // alias buf
-}
-
-// arrivals counts what a read has brought.
-type arrivals struct {
-	frames    int // responses and EVENTs
 	responses int
-	requests  int // requests of the calls that are done
-	bytes     int // size of their frames
+	done      []*Call // calls that have all of their responses; afterwards only their number counts
+	bytes     int     // size of the frames of these calls
+	events    []Event // alias buf
 }
 
-// space returns the free end of the buffer. It is large enough for any frame to be
-// completed.
+// space returns the free end of the buffer. It is large enough for any frame to be completed. The buffer grows only
+// for Call.Decode.
 func (d *responseDecoder) space() []byte {
 	if d.lo == d.hi {
 		d.lo, d.hi = 0, 0
@@ -113,28 +110,30 @@ func (d *responseDecoder) space() []byte {
 		d.hi = copy(d.buf, d.buf[d.lo:d.hi])
 		d.lo = 0
 	}
+	if len(d.buf)-d.hi < codec.MaxFrame {
+		d.buf = slices.Grow(d.buf, codec.MaxFrame)
+		d.buf = d.buf[:cap(d.buf)]
+	}
 	return d.buf[d.hi:]
 }
 
 // partial reports whether a frame has begun that is not complete.
-func (d *responseDecoder) partial() bool { return d.lo < d.hi }
+func (d *responseDecoder) partial() bool { return d.begun || d.lo < d.hi }
 
 // decode decodes all frames that are complete, after n bytes have been read into the space.
 func (d *responseDecoder) decode(n int) error {
 	d.events = d.events[:0]
 	d.done = d.done[:0]
-	d.arrived = arrivals{}
+	d.responses = 0
+	d.bytes = 0
 	d.hi += n
-	for d.partial() {
+	for d.lo < d.hi {
 		n, err := d.decodeFrame(d.buf[d.lo:d.hi])
+		d.lo += n
 		switch {
-		case err == nil:
-			d.lo += n
-			d.frames++
-			d.arrived.frames++
 		case errors.Is(err, codec.ErrShort):
 			return nil
-		default:
+		case err != nil:
 			return d.reject(err)
 		}
 	}
@@ -152,7 +151,7 @@ func (d *responseDecoder) reject(reason error) error {
 	return err
 }
 
-// decodeFrame decodes the frame at the start of src and returns its size.
+// decodeFrame decodes the frame at the start of src, or a part of it, and returns how many bytes it has used.
 func (d *responseDecoder) decodeFrame(src []byte) (int, error) {
 	due := d.expected.n > 0
 	if due && !d.keepEvents && d.frames-d.expected.first.before >= MaxOutstanding { // H4
@@ -160,17 +159,47 @@ func (d *responseDecoder) decodeFrame(src []byte) (int, error) {
 			MaxOutstanding)
 	}
 	switch {
-	case codec.Op(src[0]) == codec.OpEvent: // H8: an EVENT may precede any response
-		e, n, err := d.size.DecodeEvent(src)
-		if err == nil && d.keepEvents {
-			d.events = append(d.events, e)
-		}
-		return n, err
-	case due:
-		return d.decodeResponse(d.expected.first, src)
-	default:
+	case codec.Op(src[0]) == codec.OpEvent && !d.begun: // H8: an EVENT may precede any response
+		return d.decodeEvent(src)
+	case !due:
 		return 0, fmt.Errorf("byte 0x%02x came unasked", src[0])
+	case d.expected.first.Decode != nil:
+		return d.decodePart(d.expected.first, src)
+	default:
+		return d.decodeResponse(d.expected.first, src)
 	}
+}
+
+func (d *responseDecoder) decodeEvent(src []byte) (n int, err error) {
+	e, n, err := d.size.DecodeEvent(src)
+	if err != nil {
+		return 0, err
+	}
+	d.frames++
+	if d.keepEvents {
+		d.events = append(d.events, e)
+	}
+	return n, nil
+}
+
+// decodePart decodes the next part of the response to cl, the oldest call in flight. A part that is too long is an error
+// as soon as that is known, no matter what comes.
+func (d *responseDecoder) decodePart(cl *Call, src []byte) (n int, err error) {
+	n, done, err := cl.Decode(src)
+	need := len(src) - n + 1
+	if short := (*codec.ShortError)(nil); errors.As(err, &short) {
+		need = short.Need
+	}
+	switch {
+	case errors.Is(err, codec.ErrShort) && need > d.maxPart:
+		return n, fmt.Errorf("the response is longer than %d bytes", d.maxPart)
+	case err == nil && done:
+		d.begun = false
+		d.complete(cl, Response{})
+	default:
+		d.begun = true
+	}
+	return n, err
 }
 
 // decodeResponse decodes the next response to cl, the oldest call in flight.
@@ -184,11 +213,16 @@ func (d *responseDecoder) decodeResponse(cl *Call, src []byte) (n int, err error
 		return 0, fmt.Errorf("a record has a TTL of %d units, which is over %d: responses were lost or came twice",
 			response.TTL.Amount, cl.MostTTL)
 	}
-	d.arrived.responses++
+	d.complete(cl, response)
+	return n, nil
+}
+
+// complete adds a response to cl, the oldest call in flight.
+func (d *responseDecoder) complete(cl *Call, response Response) {
+	d.frames++
+	d.responses++
 	if cl.Responses = append(cl.Responses, response); len(cl.Responses) == cl.Len() {
 		d.done = append(d.done, d.expected.pop())
-		d.arrived.requests += cl.Len()
-		d.arrived.bytes += len(cl.frames)
+		d.bytes += len(cl.frames)
 	}
-	return n, nil
 }

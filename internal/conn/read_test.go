@@ -42,8 +42,7 @@ func TestReaderMatchesResponsesInPieces(t *testing.T) {
 		r := newDecoder(first, second)
 		r.keepEvents = true
 		var done []*Call
-		var total arrivals
-		events := 0
+		responses, bytes, events := 0, 0, 0
 		for rest := stream; len(rest) > 0; {
 			n := min(size, len(rest))
 			require.NoError(t, feed(r, rest[:n]...))
@@ -54,16 +53,16 @@ func TestReaderMatchesResponsesInPieces(t *testing.T) {
 				require.Equal(t, "ab", string(e.Payload))
 				events++
 			}
-			total.frames += r.arrived.frames
-			total.responses += r.arrived.responses
-			total.requests += r.arrived.requests
-			total.bytes += r.arrived.bytes
+			responses += r.responses
+			bytes += r.bytes
 		}
 		require.Equal(t, []*Call{first, second}, done)
 		require.Equal(t, want, first.Responses)
 		require.Equal(t, []Response{{}}, second.Responses)
 		require.Equal(t, 1, events)
-		require.Equal(t, arrivals{frames: 4, responses: 3, requests: 3, bytes: 9}, total)
+		require.EqualValues(t, 4, r.frames)
+		require.Equal(t, 3, responses)
+		require.Equal(t, 9, bytes)
 		require.False(t, r.partial())
 	}
 }

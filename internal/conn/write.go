@@ -98,7 +98,7 @@ func (c *Conn) await() bool {
 	for {
 		switch {
 		case c.writeOwner == writeCaller: // wait until it hands over, or has nothing left to write
-		case c.failure != nil, c.closeReason != nil && c.inFlight == 0 && c.queued.n == 0:
+		case c.failure != nil, c.closeReason != nil && c.calls.Load() == 0:
 			c.failure = cmp.Or(c.failure, c.closeReason)
 			return false
 		case c.writeOwner == writeGoroutine:
@@ -155,9 +155,9 @@ gathering:
 // fits reports whether a call may be put in flight now, behind what has been gathered. The caller holds mu.
 func (c *Conn) fits(cl *Call) bool {
 	switch {
-	case c.inFlight == 0:
+	case c.inFlight() == 0:
 		return true
-	case c.inFlight+cl.Len() > c.options.MaxInFlight:
+	case c.inFlight()+cl.Len() > c.options.MaxInFlight:
 		return false
 	default:
 		return !cl.SingleRead || c.inFlightBytes+len(cl.frames) <= codec.MaxFrame
@@ -170,7 +170,6 @@ func (c *Conn) launch() {
 	c.queuedRequests -= cl.Len()
 	cl.offset, cl.before = c.offset, c.received
 	c.offset += uint64(len(cl.frames))
-	c.inFlight += cl.Len()
 	c.inFlightBytes += len(cl.frames)
 	c.launched.push(cl)
 	c.buf = append(c.buf, cl.frames...)
@@ -182,9 +181,10 @@ func (c *Conn) accountForArrivals() (writes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.received = c.decoder.frames
-	c.inFlight -= c.decoder.arrived.responses
-	c.inFlightBytes -= c.decoder.arrived.bytes
+	c.addLoad(-c.decoder.responses, -len(c.decoder.done)) // before a caller can call Load
+	c.inFlightBytes -= c.decoder.bytes
 	c.lastDone = len(c.decoder.done)
+	c.processing = false
 	c.silentQuarters = 0
 	if c.closeReason != nil {
 		c.ready.Signal()

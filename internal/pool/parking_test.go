@@ -125,20 +125,6 @@ func TestAServerIsKeptParkedAfterAConnectionThatWasNotMade(t *testing.T) {
 	})
 }
 
-// A stream ends with its request: the shared connection sets the server's timer again.
-func TestAServerIsKeptParkedAfterTheProbeOfAStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options{Parking: parking.Always})
-		synctest.Wait()
-		before := srv.Requests(codec.OpUpdate)
-		_, _, err := s.list(t.Context(), nil)
-		require.NoError(t, err)
-		synctest.Wait()
-		require.Equal(t, before+1, srv.Requests(codec.OpUpdate))
-	})
-}
-
 // The pool looks for the parking record and pings at the same time: with few requests in flight, an idle pool would grow.
 func TestNoConnectionIsMadeToKeepAServerParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

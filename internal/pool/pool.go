@@ -80,15 +80,13 @@ type Pool struct {
 	// live are the shared connections that calls can be sent on. They are replaced with mu held and read without it.
 	live atomic.Pointer[[]*puddle.Resource[*conn.Conn]]
 
-	streams atomic.Int64 // those that have not ended
-
 	// mu guards the fields below.
 	mu        sync.Mutex
 	attempt   *attempt // to make a shared connection; nil if none is under way
 	away      error    // see Err
 	silence   silence
 	noGrowth  time.Time               // until then, no connection is made beside others
-	dedicated map[*conn.Conn]struct{} // those of Dedicated that have not ended
+	dedicated map[*conn.Conn]struct{} // those of Dedicated and of streams that have not ended
 }
 
 // New returns a Pool that has no connections yet.
@@ -225,7 +223,7 @@ func (p *Pool) serve(opened *dial.Connection, o conn.Options) (*conn.Conn, error
 		return nil, window.ErrClosed
 	}
 	c := conn.New(opened.Conn, opened.Early, o)
-	if o.Abort {
+	if o.Abort || o.MaxPart > 0 {
 		p.dedicated[c] = struct{}{} // before it can end
 	}
 	return c, nil
@@ -239,17 +237,13 @@ func (p *Pool) prepare(ctx context.Context, c *conn.Conn, opened *dial.Connectio
 	defer cancel()
 	err := p.park(ctx, opened.ParkingRecord, c.RoundTrip) // if it can't be parked, c is of use all the same
 	if err == nil && !events {
-		_, err = c.RoundTrip(ctx, func(cl *conn.Call) { conn.Add(cl, unsubscribeOwn(opened)) })
+		own := codec.Unsubscribe{Channel: []byte(opened.ID.String())}
+		_, err = c.RoundTrip(ctx, func(cl *conn.Call) { conn.Add(cl, own) })
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	return err
-}
-
-// unsubscribeOwn unsubscribes a connection from the channel of its own id (H21).
-func unsubscribeOwn(c *dial.Connection) codec.Unsubscribe {
-	return codec.Unsubscribe{Channel: []byte(c.ID.String())}
 }
 
 // awaitStartUp waits until the server has been up for dial.StartUp, if it may have been restarted: there is no

@@ -32,7 +32,7 @@ func (p *Pool) Stats() Stats {
 		Parked:   p.Parked(),
 
 		Acquiring: int(p.waiting.Load()),
-		Conns:     int(p.streams.Load()),
+		Conns:     len(p.permits) + len(p.listing) + len(p.scanning),
 	}
 	p.mu.Lock()
 	s.LockedUp = p.silence.lockedUp

@@ -89,7 +89,7 @@ func TestAServerThatDoesNotReadEndsAStream(t *testing.T) {
 		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
 			nc, err := srv.Dial(ctx)
 			if srv.Conns() > 1 {
-				nc = newDeaf(nc, 1)
+				nc = newDeaf(nc, 2) // before the request
 			}
 			return nc, err
 		}, pool.Options{StallTimeout: 3 * time.Second})
@@ -97,8 +97,14 @@ func TestAServerThatDoesNotReadEndsAStream(t *testing.T) {
 		_, sent, err := s.list(t.Context(), nil)
 		require.ErrorIs(t, err, conn.ErrStalled)
 		require.False(t, sent, "no byte was accepted")
-		require.Equal(t, 3*time.Second, time.Since(start))
+		requireStalled(t, start)
 	})
+}
+
+// requireStalled requires that a silence of 3 s was noticed.
+func requireStalled(t *testing.T, start time.Time) {
+	t.Helper()
+	require.InDelta(t, 3.375, time.Since(start).Seconds(), 0.375, "the watchdog looks four times")
 }
 
 // A slow caller is not taken for a server that has stalled.
@@ -212,8 +218,8 @@ func TestAStreamIsTheSameInWhateverPiecesItArrives(t *testing.T) {
 					want = append(want, string(e.Key))
 				}
 				require.Equal(t, want, keys)
-				require.EqualValues(t, 2, s.Stats().Answered, "the other is that of the shared connection")
-				require.EqualValues(t, c.events, s.Stats().Events)
+				require.EqualValues(t, 3, s.Stats().Answered, "the others are those of the preparations")
+				require.Contains(t, []int{c.events, c.events + 1}, int(s.Stats().Events), "the last one may not be read")
 			})
 		}
 	}
@@ -284,7 +290,7 @@ func TestAStreamThatBreaksOffIsAnErrorAfterWhatCame(t *testing.T) {
 					require.ErrorIs(t, err, map[bool]error{true: io.EOF, false: io.ErrUnexpectedEOF}[cut == 0])
 				} else {
 					require.ErrorIs(t, err, conn.ErrStalled)
-					require.Equal(t, 3*time.Second, time.Since(start))
+					requireStalled(t, start)
 				}
 				want := 0
 				if cut >= 1+8+16+2*13+6 {
