@@ -3,6 +3,7 @@
 package dial
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -70,7 +71,7 @@ func (t *Target) connect(ctx context.Context, events bool) (*Connection, error) 
 	if err != nil {
 		return nil, err
 	}
-	p := newProbe(nc, t.Events)
+	p := probe{in: bufio.NewReaderSize(nc, bufferSize), events: t.Events, found: Connection{Conn: nc}}
 	probed := make(chan error, 1)
 	t.Go(func() { probed <- p.run(events) })
 	select {

@@ -194,7 +194,7 @@ func TestAServerOfAnotherValueSizeIsSentOnlyTheProbe(t *testing.T) {
 
 func TestAValueSizeErrorNamesBothSizes(t *testing.T) {
 	err := &dial.ValueSizeError{Server: "s", Client: 1, Actual: 8}
-	require.EqualError(t, err, "throttr: value size mismatch: the client's values are 1 byte wide, those of s 8 bytes (use uint64)")
+	require.EqualError(t, err, "throttr: value size mismatch: the client has 1-byte values, and s has 8-byte values (use uint64)")
 }
 
 // A server's neighbours may publish before it responds to a probe.

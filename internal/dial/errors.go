@@ -35,19 +35,12 @@ func (e *ValueSizeError) Error() string {
 		return fmt.Sprintf("%v: %s has %d-byte values, and %s had %d-byte values; "+
 			"servers that are used together must have the same", ErrValueSizeMismatch, e.Server, e.Actual, e.teller, e.Client)
 	}
-	return fmt.Sprintf("%v: the client's values are %s wide, those of %s %s (use uint%d)",
-		ErrValueSizeMismatch, byteCount(e.Client), e.Server, byteCount(e.Actual), 8*e.Actual)
+	return fmt.Sprintf("%v: the client has %d-byte values, and %s has %d-byte values (use uint%d)",
+		ErrValueSizeMismatch, e.Client, e.Server, e.Actual, 8*e.Actual)
 }
 
 // Unwrap returns [ErrValueSizeMismatch].
 func (e *ValueSizeError) Unwrap() error { return ErrValueSizeMismatch }
-
-func byteCount(n int) string {
-	if n == 1 {
-		return "1 byte"
-	}
-	return fmt.Sprintf("%d bytes", n)
-}
 
 // ConnectError is a connection to a server that could not be made. It matches [ErrConnect].
 type ConnectError struct {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"sync/atomic"
 
 	"github.com/throttr-go/throttr/codec"
@@ -38,10 +37,6 @@ type probe struct {
 	head  []byte    // what was received first; empty if nothing was
 	size  conn.Size // the server's; nil until an EVENT or the probe has told it
 	found Connection
-}
-
-func newProbe(nc net.Conn, events *atomic.Uint64) *probe {
-	return &probe{in: bufio.NewReaderSize(nc, bufferSize), events: events, found: Connection{Conn: nc}}
 }
 
 // requests returns the frames of the probe. All of them can be encoded.
