@@ -17,7 +17,7 @@ type ServerStats struct {
 	Acquiring int    // callers that wait for a connection, or for a LIST or STATS to end
 
 	Parked   bool // the server was parked when this was last seen, see Parking
-	LockedUp bool // the server accepts connections and answers nothing, see ErrLockedUp
+	LockedUp bool // the server has locked up and not responded since, see ErrLockedUp
 
 	// Err is why there is no connection: the last attempt to connect has failed. It matches
 	// ErrValueSizeMismatch if the server's value size is not the client's. It is nil if there

@@ -9,7 +9,7 @@ type Stats struct {
 	Acquiring int // callers that wait for a connection, or for a stream to end
 
 	Parked   bool // the server was parked when this was last seen
-	LockedUp bool // the server has locked up
+	LockedUp bool // the server has locked up and not responded since
 
 	Err error // why calls fail at once, see Pool.Err
 
