@@ -23,14 +23,9 @@ func (m *Manager) run() {
 	b := outage.NewBackoff(m.o.MinBackoff, m.o.MaxBackoff)
 	var next time.Time // the next attempt
 	for m.keepRunning() {
-		if wait := time.Until(next); wait > 0 {
-			select {
-			case <-time.After(wait):
-			case <-m.wakeup:
-			}
-			continue
-		}
-		if err := m.useConnection(b); err != nil {
+		if time.Now().Before(next) {
+			outage.SleepUntil(m.ctx, next, m.wakeup)
+		} else if err := m.useConnection(b); err != nil {
 			next = time.Now().Add(b.Next())
 		}
 	}
