@@ -42,8 +42,10 @@ func newServers(cfg Config, calls *conn.Calls) servers {
 func poolOptions(name string, cfg Config, calls *conn.Calls) pool.Options {
 	address, _ := dial.ParseAddress(name) // withDefaults has seen that it is one
 	return pool.Options{
-		Server: name, Address: address, Calls: calls,
-		Dialer:   &dial.Dialer{Dial: cfg.Dial, TLS: cfg.TLS, Timeout: cfg.ConnectTimeout},
+		Target: dial.Target{
+			Server: name, Address: address, Calls: calls,
+			Dialer: &dial.Dialer{Dial: cfg.Dial, TLS: cfg.TLS, Timeout: cfg.ConnectTimeout},
+		},
 		MaxConns: cfg.MaxConns, MaxInFlight: cfg.MaxInFlight, MaxQueued: cfg.MaxQueued,
 		MaxRetries: cfg.MaxRetries, MaxResponse: cfg.MaxResponse,
 		StallTimeout: cfg.StallTimeout, MaxConnAge: cfg.MaxConnAge, MaxConnIdle: cfg.MaxConnIdle,

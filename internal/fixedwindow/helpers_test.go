@@ -59,12 +59,11 @@ func (r *requests) take() map[codec.Op]int {
 func newPool(t testing.TB, calls *conn.Calls, mode parking.Mode, d func(context.Context) (net.Conn, error)) *pool.Pool {
 	t.Helper()
 	p := pool.New(pool.Options{
-		Server: "server:1", Address: dial.Address{Network: "tcp", Address: "server:1"},
-		Dialer: &dial.Dialer{
+		Target: dial.Target{Server: "server:1", Calls: calls, Dialer: &dial.Dialer{
 			Timeout: 5 * time.Second,
 			Dial:    func(ctx context.Context, _, _ string) (net.Conn, error) { return d(ctx) },
-		},
-		Calls: calls, MaxConns: 4, MaxInFlight: 512, MaxQueued: 1 << 16, MaxRetries: -1, MaxResponse: 4 << 20,
+		}},
+		MaxConns: 4, MaxInFlight: 512, MaxQueued: 1 << 16, MaxRetries: -1, MaxResponse: 4 << 20,
 		StallTimeout: 5 * time.Second, MaxConnAge: time.Hour, MaxConnIdle: 5 * time.Minute, HealthInterval: 30 * time.Second,
 		MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second, Parking: mode, Logger: slog.New(slog.DiscardHandler),
 	})

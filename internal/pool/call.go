@@ -43,8 +43,8 @@ func (p *Pool) send(ctx context.Context, cl *conn.Call) error {
 	return p.onShared(ctx, true, func(c *conn.Conn) error { return c.Enqueue(cl) })
 }
 
-// onShared calls f with a shared connection, see acquire, and with another one if f returns conn.ErrGone: it has sent
-// nothing then.
+// onShared calls f with a shared connection, see acquire, and with another one if f returns conn.ErrGone: the connection
+// is ending, and has not sent what f queued last.
 func (p *Pool) onShared(ctx context.Context, grows bool, f func(c *conn.Conn) error) error {
 	for {
 		if err := ctx.Err(); err != nil {

@@ -71,7 +71,6 @@ func newPool(t testing.TB, d dialFunc, o pool.Options) subject {
 	setDefault(&o.Dialer, &dial.Dialer{})
 	setDefault(&o.Dialer.Timeout, 5*time.Second)
 	o.Dialer.Dial = d
-	o.Address = dial.Address{Network: "tcp", Address: o.Server}
 	o.Calls = s.calls
 	s.Pool = pool.New(o)
 	t.Cleanup(s.Close)

@@ -61,19 +61,20 @@ func (p *Pool) keepParkedSoon() {
 // keepParked learns whether the server is parked, keeps it parked, and parks it if that is
 // wanted. Nothing is retried: if a connection ends, its successor learns it.
 func (p *Pool) keepParked(ctx context.Context) error {
-	r, err := p.roundTrip(ctx, func(cl *conn.Call) { conn.Add(cl, parking.Query()) })
-	if err != nil {
-		return err
-	}
-	return p.park(ctx, r[0], p.roundTrip)
+	return p.onShared(ctx, false, func(c *conn.Conn) error {
+		r, err := c.RoundTrip(ctx, func(cl *conn.Call) { conn.Add(cl, parking.Query()) })
+		if err != nil {
+			return err
+		}
+		return p.park(ctx, c, r[0])
+	})
 }
 
-// park does what keepParked does, by round trips, given the response to the Query.
-func (p *Pool) park(ctx context.Context, r conn.Response,
-	roundTrip func(context.Context, func(cl *conn.Call)) ([]conn.Response, error)) error {
+// park does what keepParked does, on a connection, given the response to the Query.
+func (p *Pool) park(ctx context.Context, c *conn.Conn, r conn.Response) error {
 	size := p.o.Calls.Size()
 	return p.parking.KeepParked(r, func(insert bool) (bool, error) {
-		responses, err := roundTrip(ctx, func(cl *conn.Call) {
+		responses, err := c.RoundTrip(ctx, func(cl *conn.Call) {
 			if insert {
 				cl.Insert(parking.Insert(size))
 			}
@@ -81,15 +82,6 @@ func (p *Pool) park(ctx context.Context, r conn.Response,
 		})
 		return err == nil && responses[len(responses)-1].OK, err
 	})
-}
-
-// roundTrip is [conn.Conn.RoundTrip] on a shared connection. None is made for it, unless there is none.
-func (p *Pool) roundTrip(ctx context.Context, add func(cl *conn.Call)) (r []conn.Response, err error) {
-	err = p.onShared(ctx, false, func(c *conn.Conn) error {
-		r, err = c.RoundTrip(ctx, add)
-		return err
-	})
-	return r, err
 }
 
 // logParked logs that the server was found to be parked, or not to be parked any more, or why it

@@ -30,12 +30,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Options are the settings of a Pool. All of them must be set.
+// Options are the settings of a Pool. All of them must be set, but Events and Go of the Target.
 type Options struct {
-	Server  string // what errors and Stats call the server
-	Address dial.Address
-	Dialer  *dial.Dialer
-	Calls   *conn.Calls
+	dial.Target
 
 	MaxConns    int // connections that callers share, and as many for streams
 	MaxInFlight int // requests in flight per connection
@@ -58,7 +55,6 @@ type Options struct {
 type Pool struct {
 	o       Options
 	log     *slog.Logger // has the name of the server
-	target  dial.Target
 	parking *parking.Tracker
 
 	counters                 conn.Counters
@@ -92,7 +88,7 @@ type Pool struct {
 // New returns a Pool that has no connections yet.
 func New(o Options) *Pool {
 	p := &Pool{
-		o: o, log: o.Logger.With(slog.String("server", o.Server)),
+		log:        o.Logger.With(slog.String("server", o.Server)),
 		parkingDue: make(chan struct{}, 1), connected: make(chan struct{}),
 		permits: make(chan struct{}, o.MaxConns), listing: make(chan struct{}, 1), scanning: make(chan struct{}, 1),
 		dedicated: make(map[*conn.Conn]struct{}),
@@ -100,13 +96,12 @@ func New(o Options) *Pool {
 	p.live.Store(new([]*puddle.Resource[*conn.Conn]))
 	p.parking = parking.NewTracker(o.Parking, p.logParked)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.target = dial.Target{
-		Server: o.Server, Address: o.Address, Dialer: o.Dialer, Calls: o.Calls,
-		Events: &p.counters.Events, Go: p.background.Go,
-	}
+	o.Events = &p.counters.Events
+	o.Go = p.background.Go
+	p.o = o
 	p.puddle, _ = puddle.NewPool(&puddle.Config[*conn.Conn]{ // the only error is that of a MaxSize of 0
 		Constructor: func(ctx context.Context) (*conn.Conn, error) { return p.connect(ctx, conn.Options{}) },
-		Destructor:  func(c *conn.Conn) { c.Close(window.ErrClosed) },
+		Destructor:  p.destroy,
 		MaxSize:     2 * int32(o.MaxConns), // retired connections count until they have ended
 	})
 	p.background.Go(p.maintain)
@@ -153,7 +148,7 @@ func (p *Pool) beginOpening(ctx context.Context) (opening context.Context, end f
 func (p *Pool) open(ctx context.Context, events bool) (*dial.Connection, error) {
 	p.dials.Add(1)
 	start := time.Now()
-	c, err := dial.Connect(ctx, &p.target, events)
+	c, err := dial.Connect(ctx, &p.o.Target, events)
 	if errors.Is(err, codec.ErrMalformed) {
 		err = fmt.Errorf("%w: %w", conn.ErrProtocol, err)
 	}
@@ -235,7 +230,7 @@ func (p *Pool) serve(opened *dial.Connection, o conn.Options) (*conn.Conn, error
 func (p *Pool) prepare(ctx context.Context, c *conn.Conn, opened *dial.Connection, events bool) error {
 	ctx, cancel := p.o.Dialer.Within(ctx)
 	defer cancel()
-	err := p.park(ctx, opened.ParkingRecord, c.RoundTrip) // if it can't be parked, c is of use all the same
+	err := p.park(ctx, c, opened.ParkingRecord) // if it can't be parked, c is of use all the same
 	if err == nil && !events {
 		own := codec.Unsubscribe{Channel: []byte(opened.ID.String())}
 		_, err = c.RoundTrip(ctx, func(cl *conn.Call) { conn.Add(cl, own) })
@@ -261,7 +256,7 @@ func (p *Pool) awaitStartUp(ctx context.Context, parked bool) error {
 // ended is called when a connection has ended.
 func (p *Pool) ended(c *conn.Conn, err error) {
 	p.discard(c)
-	if isLoss(err) {
+	if !errors.Is(err, conn.ErrGone) && !errors.Is(err, window.ErrClosed) { // a failure
 		p.failures.Add(1)
 		if p.Parked() {
 			p.keepParkedSoon() // the connection may have ended between an INSERT and its UPDATE
@@ -269,9 +264,14 @@ func (p *Pool) ended(c *conn.Conn, err error) {
 	}
 }
 
-// isLoss reports whether a connection ended because of a failure.
-func isLoss(err error) bool {
-	return err != nil && !errors.Is(err, conn.ErrGone) && !errors.Is(err, window.ErrClosed)
+// destroy is puddle's destructor. It waits for the end of a connection, which was lost or retired. When the pool is
+// closed, destroy ends it.
+func (p *Pool) destroy(c *conn.Conn) {
+	select {
+	case <-c.Done():
+	case <-p.ctx.Done():
+		c.Close(window.ErrClosed)
+	}
 }
 
 // enterQueue counts a caller that is about to wait. It returns an error if as many wait already as are allowed to.

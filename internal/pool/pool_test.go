@@ -25,7 +25,7 @@ import (
 
 func TestAFailureToConnectReachesAllCallersThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, g := behindGate(t, pool.Options{Dialer: &dial.Dialer{Timeout: 3 * time.Second}})
+		s, g := behindGate(t, pool.Options{Target: dial.Target{Dialer: &dial.Dialer{Timeout: 3 * time.Second}}})
 		g.hang.Store(true)
 		start := time.Now()
 		done := s.start(100, func(int) {
@@ -219,7 +219,7 @@ func TestCloseDoesNotWaitForAConnectionThatIsBeingMade(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, g := behindGate(t, pool.Options{Dialer: &dial.Dialer{Timeout: time.Hour}})
+				s, g := behindGate(t, pool.Options{Target: dial.Target{Dialer: &dial.Dialer{Timeout: time.Hour}}})
 				obstruct(g)
 				done := s.start(10, func(int) {
 					if err := s.query(t.Context(), "k").err; !errors.Is(err, window.ErrClosed) {
@@ -325,6 +325,7 @@ func TestCloseEndsWhateverIsUnderWay(t *testing.T) {
 				_, sent, err := s.list(t.Context(), nil)
 				requireClosed(t, err)
 				require.False(t, sent)
+				synctest.Wait()
 				require.Zero(t, s.Stats().Conns+int(s.Stats().Retries+s.Stats().Failures))
 				time.Sleep(2 * time.Hour)
 				require.Zero(t, g.srv.Conns())

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,13 +127,10 @@ func (p *Pool) awaitConn(ctx context.Context) error {
 	defer p.waiting.Add(-1)
 	select {
 	case <-a.done:
-		if a.err != nil {
-			return a.err
-		}
-		return ctx.Err() // both may have happened
+		err = a.err
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return cmp.Or(err, ctx.Err()) // both may have happened
 }
 
 // join returns the attempt that a caller must wait for, which is counted as waiting then. It returns none if there is a
@@ -230,8 +228,7 @@ func (p *Pool) admit(r *puddle.Resource[*conn.Conn]) error {
 	return nil
 }
 
-// discard removes c from dedicated or live. One that was in live is destroyed as soon as it has ended. Discard does
-// nothing if c was discarded before.
+// discard removes c from dedicated or live. It does nothing if c was discarded before.
 func (p *Pool) discard(c *conn.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,14 +238,7 @@ func (p *Pool) discard(c *conn.Conn) {
 	if i < 0 {
 		return
 	}
-	r := live[i]
+	live[i].Destroy() // in the background
 	live = slices.Delete(live, i, i+1)
 	p.live.Store(&live)
-	p.background.Go(func() {
-		select {
-		case <-c.Done():
-		case <-p.ctx.Done():
-		}
-		r.Destroy()
-	})
 }

@@ -22,10 +22,12 @@ import (
 func withServer(t *testing.T) (*Pool, *mockserver.Server) {
 	srv := mockserver.RunT(t, mockserver.WithAddr("memory", "memory:1"))
 	p := New(Options{
-		Server: "server:1", Calls: conn.NewCalls(conn.SizeOf(2)),
-		Dialer: &dial.Dialer{Timeout: time.Second, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return srv.Dial(ctx)
-		}},
+		Target: dial.Target{
+			Server: "server:1", Calls: conn.NewCalls(conn.SizeOf(2)),
+			Dialer: &dial.Dialer{Timeout: time.Second, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return srv.Dial(ctx)
+			}},
+		},
 		MaxConns: 2, MaxInFlight: 512, MaxQueued: 1000, MaxResponse: 16 << 10, StallTimeout: time.Second,
 		HealthInterval: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Second,
 		Logger: slog.New(slog.DiscardHandler),

@@ -62,16 +62,22 @@ func (p *Pool) stream(ctx context.Context, permits chan struct{}, r codec.Reques
 		}
 		return n, done, err
 	}
-	ended, err := s.open(ctx, cl)
+	c, err := p.connectUnshared(ctx, conn.Options{MaxPart: p.o.MaxResponse})
+	if err == nil {
+		if err = c.Enqueue(cl); err != nil {
+			err = cmp.Or(c.Err(), err)
+		}
+	}
 	if err != nil {
 		<-permits
 		return false, p.unlessClosed(err)
 	}
+	c.Retire() // it ends with the call
 	wanted, leave := context.WithCancel(context.Background())
 	go func() {
-		defer ended()
+		defer close(s.parts)
 		defer func() { <-permits }()
-		s.run(wanted, cl)
+		s.sent, s.err = p.awaitLast(wanted, c, cl)
 	}()
 	defer time.AfterFunc(leftTime, leave)
 	defer close(s.taken) // although take, which is the caller's, may panic
@@ -102,9 +108,7 @@ func (p *Pool) acquirePermit(ctx context.Context, permits chan struct{}) error {
 // stream is a call that has a connection to itself: on a shared connection, the requests behind it would wait until the
 // last byte of the response was decoded.
 type stream struct {
-	pool *Pool
-	conn *conn.Conn
-
+	pool  *Pool
 	parts chan struct{} // the caller is to take a part; closed when the connection has ended
 	taken chan struct{} // the caller has taken it; closed when the caller has returned
 
@@ -113,36 +117,15 @@ type stream struct {
 	err  error // why the stream has ended; nil: with its response
 }
 
-// open makes the connection and queues the call on it. The caller calls ended when nothing of the stream is left.
-func (s *stream) open(ctx context.Context, cl *conn.Call) (ended func(), err error) {
-	_, ended, err = s.pool.beginOpening(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s.conn, err = s.pool.connectUnshared(ctx, conn.Options{MaxPart: s.pool.o.MaxResponse})
-	if err == nil {
-		if err = s.conn.Enqueue(cl); err != nil {
-			err = cmp.Or(s.conn.Err(), err)
-		}
-	}
-	if err != nil {
-		ended()
-		return nil, err
-	}
-	s.conn.Retire() // it ends with the call
-	return ended, nil
-}
-
-// run waits until the connection has ended: with the response to the call, or after wanted.
-func (s *stream) run(wanted context.Context, cl *conn.Call) {
-	defer close(s.parts)
+// awaitLast waits until a connection has ended, with the response to its last call or because of its loss. It ends the
+// connection itself after wanted.
+func (p *Pool) awaitLast(wanted context.Context, c *conn.Conn, cl *conn.Call) (sent bool, err error) {
 	done, sent, err := cl.Wait(wanted)
 	if !done {
-		s.conn.Cut(window.ErrClosed) // the server has done nothing wrong
+		c.Cut(window.ErrClosed) // the server has done nothing wrong
 	}
-	<-s.conn.Done()
-	s.sent = sent || err == nil
-	s.err = s.pool.unlessClosed(err)
+	<-c.Done()
+	return sent || err == nil, p.unlessClosed(err)
 }
 
 // follow has the caller take the parts of the response, until its end, or until the caller leaves. What has

@@ -26,12 +26,11 @@ import (
 // serve returns a Server that keeps few connections to srv, and does not retry.
 func serve(t *testing.T, srv *mockserver.Server, calls *conn.Calls, mode parking.Mode, log io.Writer) Server {
 	p := pool.New(pool.Options{
-		Server: "server:1", Address: dial.Address{Network: "tcp", Address: "server:1"},
-		Dialer: &dial.Dialer{
+		Target: dial.Target{Server: "server:1", Calls: calls, Dialer: &dial.Dialer{
 			Timeout: time.Minute,
 			Dial:    func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) },
-		},
-		Calls: calls, MaxConns: 4, MaxInFlight: 512, MaxQueued: 1 << 16, MaxRetries: -1, MaxResponse: 4 << 20,
+		}},
+		MaxConns: 4, MaxInFlight: 512, MaxQueued: 1 << 16, MaxRetries: -1, MaxResponse: 4 << 20,
 		StallTimeout: time.Minute, MaxConnAge: -1, MaxConnIdle: -1, HealthInterval: time.Hour,
 		MinBackoff: time.Second, MaxBackoff: time.Second, Parking: mode,
 		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
