@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pool"
@@ -29,15 +28,6 @@ func TestRangeErrorsNameFieldBoundAndSize(t *testing.T) {
 	} {
 		require.EqualError(t, err, want)
 		require.ErrorIs(t, err, window.ErrRange)
-	}
-	for _, size := range []int{1, 2, 4, 8} {
-		b := &Backend{Options: Options{Calls: conn.NewCalls(conn.SizeOf(size))}}
-		most := min(api.MaxValue(size), window.Unlimited)
-		for _, of := range []struct{ max, n uint64 }{{most, most}, {most + 1, 0}, {0, most + 1}} {
-			l := fixed(time.Minute, of.max)
-			_, err := b.bandsFor(t.Context(), "k", &l, of.n)
-			require.Equal(t, of.max == of.n, err == nil, "%d bytes, %+v", size, of)
-		}
 	}
 }
 

@@ -2,7 +2,6 @@ package fixedwindow
 
 import (
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,32 +15,6 @@ import (
 func slotsUntil(key string, until time.Time) *slots {
 	l := fixed(time.Minute, 1)
 	return &slots{countKey: keyOf(key, &l), janitor: &janitor{}, known: known{ok: true, Window: slot.Window{Times: slot.Times{Latest: until}}}}
-}
-
-// findKey returns the slots of a key.
-func (t *table) findKey(key string) *slots {
-	return t.find(countKey{key: key, scale: time.Minute})
-}
-
-func TestTableHasSlotsOnceForEachCount(t *testing.T) {
-	var tb table
-	tb.init(1024)
-	var added [8]*slots
-	var all sync.WaitGroup
-	for i := range added {
-		all.Go(func() { added[i] = tb.add(slotsUntil("k", time.Time{})) })
-	}
-	all.Wait()
-	for _, s := range added {
-		require.Same(t, tb.findKey("k"), s)
-	}
-	is := added[0].countKey
-	for _, other := range []countKey{{"k", "", time.Hour}, {"k", "login", is.scale}, {"other", "", is.scale}} {
-		require.Nil(t, tb.find(other))
-	}
-	require.Equal(t, []countKey{is}, tb.of("k"))
-	require.Empty(t, tb.of("other"))
-	require.Equal(t, 1, tb.len())
 }
 
 func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
@@ -89,6 +62,7 @@ func TestSlotsThatOpenAWindowStayInTheTable(t *testing.T) {
 		require.Zero(t, b.table.len())
 		a := s.countHit(t.Context(), hit{max: 10, n: 1})
 		require.NoError(t, a.err)
+		require.Same(t, s, b.table.add(newSlots(b, *s.bands, s.countKey)), "a call that has not found them")
 		for i := range 3 {
 			hits(t, b, 1, fmt.Sprint(i), l)
 		}

@@ -158,3 +158,23 @@ func TestHitsAreReturnedInTime(t *testing.T) {
 	_, ok = bands.GiveBack(w, epoch.Add(800*time.Millisecond))
 	require.False(t, ok, "the window may be over")
 }
+
+func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
+	at := func(from, to int64) Times { return Times{Until: time.Unix(from, 0), Latest: time.Unix(to, 0)} }
+	for _, c := range []struct {
+		name           string
+		now, old, want Times
+		same           bool
+	}{
+		{"within", at(3, 5), at(1, 9), at(3, 5), true},
+		{"around", at(1, 9), at(3, 5), at(3, 5), true},
+		{"earlier", at(1, 4), at(3, 5), at(3, 4), true},
+		{"later", at(4, 9), at(3, 5), at(4, 5), true},
+		{"a point", at(5, 9), at(3, 5), at(5, 5), true},
+		{"another window", at(6, 9), at(3, 5), at(6, 9), false},
+		{"another window before", at(0, 2), at(3, 5), at(0, 2), false},
+	} {
+		require.Equal(t, c.same, c.now.Narrow(&c.old, time.Hour), c.name)
+		require.Equal(t, c.want, c.now, c.name)
+	}
+}

@@ -1,7 +1,6 @@
 package transport_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"iter"
@@ -81,13 +80,6 @@ func TestEndlessResponseIsRejected(t *testing.T) {
 			require.LessOrEqual(t, traffic[mockserver.ToClient].Load(), int64(minMaxResponse+2*16<<10+1<<10))
 		})
 	}
-	t.Run("long names", func(t *testing.T) {
-		entries := uint64(minMaxResponse / 33) // they fit, but not with names of 255 bytes
-		client, _ := responding[uint16](t, codec.OpStats, slices.Concat([]byte{1}, numbers(1, 1, entries), bytes.Repeat([]byte{0xff}, 1<<20)), cfg)
-		err := unbounded(t, client)[codec.OpStats]()
-		require.ErrorIs(t, err, throttr.ErrProtocol)
-		require.ErrorContains(t, err, "longer than 24576 bytes")
-	})
 }
 
 // Config.MaxResponse bounds a fragment and the response to CHANNEL. The longest ones that fit are
