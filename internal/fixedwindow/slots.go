@@ -45,8 +45,8 @@ func newSlots(b *Backend, bands slot.Bands, k countKey) *slots {
 func (s *slots) act(ctx context.Context, c *conn.Conn, a slot.Action, n uint64) (e slot.Effects, sent bool, err error) {
 	cl := s.backend.Calls.Get()
 	cl.MostTTL = s.bands.Top
-	cl.SingleRead = c == nil || a.Kind != slot.Look // otherwise, a later lookup decides
 	s.records.add(cl, a, n)
+	cl.SingleRead = a.Kind != slot.Read && (c == nil || a.Kind != slot.Look) // a search looks up again
 	e.First = a.Slot
 	e.Sent = time.Now()
 	bounded := false
