@@ -85,6 +85,6 @@ func TestCloseIsBoundedIfTheServerIsAway(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		srv.Refuse(true)
 		srv.Disconnect()
-		require.LessOrEqual(t, closing(b), closeTimeout)
+		require.LessOrEqual(t, closing(b), 3*time.Second)
 	})
 }
