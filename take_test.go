@@ -2,13 +2,16 @@ package throttr_test
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -141,4 +144,181 @@ func TestTakesOfWhichOneIsNeverGranted(t *testing.T) {
 	ok, results := allDecided(t)(limiter.TakeAll(t.Context()))
 	require.True(t, ok, "without takes")
 	require.Empty(t, results)
+}
+
+func TestReservationIsSettledWithWhatWasUsed(t *testing.T) {
+	b, clock := newMemory(t)
+	limiter := throttr.NewRateLimit(b)
+	tokens := throttr.Limit{Max: 1000, Scale: time.Minute}.For("tokens", 700)
+	requests := throttr.Limit{Max: 5, Scale: time.Second}.For("requests", 1)
+	rv := reserve(t, limiter, tokens, requests)
+	denied, ok, err := limiter.Reserve(t.Context(), tokens, requests)
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.False(t, denied.Results()[0].Allowed)
+	require.NoError(t, denied.Commit(t.Context(), 5, 5))
+	require.NoError(t, denied.Cancel(t.Context()))
+	require.NoError(t, rv.Commit(t.Context(), 100, 1))
+	require.NoError(t, rv.Commit(t.Context(), 1, 0), "the second one does nothing")
+	require.NoError(t, rv.Cancel(t.Context()))
+	require.EqualValues(t, 100, count(t, limiter, "tokens", time.Minute))
+	require.EqualValues(t, 1, count(t, limiter, "requests", time.Second))
+	require.NoError(t, reserve(t, limiter, tokens).Commit(t.Context()), "all of it was used")
+	require.EqualValues(t, 800, count(t, limiter, "tokens", time.Minute))
+	require.NoError(t, reserve(t, limiter, throttr.Limit{Max: 1000, Scale: time.Minute}.For("tokens", 10)).Commit(t.Context(), 400))
+	require.EqualValues(t, 1200, count(t, limiter, "tokens", time.Minute), "an overrun counts beyond the limit")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	rv, _, err = limiter.Reserve(ctx, tenAMinute.For("k", 8))
+	require.NoError(t, err)
+	cancel() // that of a request has often ended when it is settled
+	require.NoError(t, rv.Cancel(ctx))
+	require.Zero(t, count(t, limiter, "k", time.Minute))
+
+	// Windows of different keys have different IDs.
+	for n, key := range []string{"first", "second"} {
+		decided(t)(limiter.Take(t.Context(), key, tenAMinute, uint64(n+1)))
+		clock.Advance(10 * time.Second)
+	}
+	rv = reserve(t, limiter, tenAMinute.For("first", 5), tenAMinute.For("second", 5))
+	require.NoError(t, rv.Commit(t.Context(), 1, 2))
+	require.EqualValues(t, 1+1, count(t, limiter, "first", time.Minute))
+	require.EqualValues(t, 2+2, count(t, limiter, "second", time.Minute))
+}
+
+// A Cancel that is deferred gives nothing back after a Commit that was a mistake.
+func TestCommitThatIsAMistakeSettlesAsReserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			used []uint64
+			want error
+		}{{[]uint64{1 << 63}, throttr.ErrConfig}, {[]uint64{0, 0, 0}, throttr.ErrConfig}, {[]uint64{1, 1 << 63}, throttr.ErrRange}} {
+			limiter := testkit.Limiter[uint16](t, testkit.InMemory(t))
+			rv := reserve(t, limiter, tenAMinute.For("requests", 5), throttr.Limit{Max: 1000, Scale: time.Minute}.For("tokens", 400))
+			err := rv.Commit(t.Context(), c.used...)
+			require.ErrorIs(t, err, c.want)
+			require.ErrorContains(t, err, "settled as reserved")
+			require.NoError(t, rv.Cancel(t.Context()))
+			require.NoError(t, rv.Commit(t.Context(), 0, 0))
+			require.EqualValues(t, 5, count(t, limiter, "requests", time.Minute))
+			require.EqualValues(t, 400, count(t, limiter, "tokens", time.Minute))
+		}
+	})
+}
+
+func TestReservationIsSettledWithTheBackendThatGrantedIt(t *testing.T) {
+	store, fallback := failing(t, errDown), inProcess(t)
+	take := tenAMinute.For("k", 8)
+	limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithPolicy(throttr.AllowHits))
+	rv := reserve(t, limiter, take)
+	require.True(t, rv.Results()[0].Degraded)
+	byPolicy := reserve(t, throttr.NewRateLimit(store, throttr.WithPolicy(throttr.AllowHits)), take)
+	store.be(nil) // it works again
+	own := reserve(t, limiter, take)
+	require.NoError(t, rv.Commit(t.Context(), 9))
+	require.NoError(t, byPolicy.Commit(t.Context(), 100), "what a policy allows is counted nowhere")
+	require.EqualValues(t, 9, count(t, throttr.NewRateLimit(fallback), "k", time.Minute))
+	require.EqualValues(t, 8, count(t, limiter, "k", time.Minute))
+	require.NoError(t, own.Cancel(t.Context()))
+	require.Zero(t, count(t, limiter, "k", time.Minute))
+}
+
+func TestReservationIsSettledOnceByManyGoroutines(t *testing.T) {
+	limiter := throttr.NewRateLimit(inProcess(t))
+	limit := throttr.Limit{Max: 1000, Scale: time.Hour}
+	for range 100 {
+		reserve(t, limiter, limit.For("k", 1))
+		rv := reserve(t, limiter, limit.For("k", 5))
+		testkit.Together(t, 8, func(int) error { return rv.Cancel(t.Context()) })()
+	}
+	require.EqualValues(t, 100, count(t, limiter, "k", time.Hour))
+}
+
+func TestLimitsAreSettledEvenIfOthersAreNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newDistant(t)
+		var seen []string
+		limiter := throttr.NewRateLimit(store, throttr.WithObserver(func(_ context.Context, e throttr.Event) {
+			if e.Kind == throttr.EventSettled {
+				seen = append(seen, e.Key)
+				require.Equal(t, 250*time.Millisecond, e.Duration)
+			}
+		}))
+		var takes []throttr.Take
+		for _, key := range []string{"a", "b", "c", "d"} {
+			takes = append(takes, throttr.Limit{Max: 10, Scale: time.Hour}.For(key, 5))
+		}
+		rv := reserve(t, limiter, takes...)
+		store.be(func(ctx context.Context, c call) error {
+			if c.key == "a" || c.key == "c" {
+				return hangs(ctx, c)
+			}
+			return nil
+		})
+		begun := time.Now()
+		require.ErrorIs(t, rv.Cancel(t.Context()), context.DeadlineExceeded)
+		require.Equal(t, 250*time.Millisecond, time.Since(begun), "all are settled at the same time")
+		require.Equal(t, []string{"a", "b", "c", "d"}, seen)
+		store.be(nil)
+		for key, left := range map[string]uint64{"a": 5, "b": 0, "c": 5, "d": 0} {
+			require.Equal(t, left, count(t, limiter, key, time.Hour), key)
+		}
+	})
+}
+
+func TestTakesOfOneCountAreSettledTogether(t *testing.T) {
+	limiter := throttr.NewRateLimit(inProcess(t))
+	limit := throttr.Limit{Max: 10, Scale: time.Hour}
+	for _, c := range []struct{ first, second, left uint64 }{{2, 3, 5}, {4, 4, 8}, {9, 0, 9}, {0, 7, 7}, {6, 6, 12}, {math.MaxInt64, math.MaxInt64, math.MaxInt64}} {
+		rv := reserve(t, limiter, limit.For("k", 4), limit.For("k", 4))
+		require.NoError(t, rv.Commit(t.Context(), c.first, c.second))
+		require.Equal(t, c.left, count(t, limiter, "k", time.Hour))
+		require.NoError(t, limiter.Reset(t.Context(), "k", time.Hour))
+	}
+}
+
+// What panics in a goroutine would end the program. Its caller may recover it, as HTTP servers do.
+func TestAPanicIsTheCallers(t *testing.T) {
+	store := newDistant(t)
+	store.be(func(_ context.Context, c call) error {
+		if c.name == "give back" || c.key == "panic" {
+			panic(c.name)
+		}
+		return nil
+	})
+	limiter := throttr.NewRateLimit(store)
+	shadow := tenAMinute
+	shadow.Shadow = true
+	rv := reserve(t, limiter, tenAMinute.For("a", 5), tenAMinute.For("b", 5))
+	require.PanicsWithValue(t, "give back", func() { rv.Cancel(t.Context()) })
+	require.PanicsWithValue(t, "take", func() {
+		limiter.TakeAll(t.Context(), tenAMinute.For("c", 5), shadow.For("d", 1), shadow.For("panic", 1))
+	})
+	require.EqualValues(t, 5, count(t, limiter, "c", time.Minute))
+}
+
+// The error of a limit is returned, whatever stands before it, and that of a shadow limit is not. Each take has its own
+// number and its own error.
+func TestErrorsOfSettlingAreThoseOfTheirLimits(t *testing.T) {
+	var seen recorder
+	store := newDistant(t)
+	store.be(func(_ context.Context, c call) error {
+		if c.name == "give back" && c.key == "away" {
+			return throttr.ErrUnavailable
+		}
+		return nil
+	})
+	limiter := throttr.NewRateLimit(store, throttr.WithObserver(seen.observe))
+	shadow := throttr.Limit{Name: "shadow", Max: 10, Scale: time.Minute, Shadow: true}
+	unlimited := throttr.Limit{Max: throttr.Unlimited, Scale: time.Hour}
+	rv := reserve(t, limiter, shadow.For("away", 1), unlimited.For("away", 1), shadow.For("k", 3), tenAMinute.For("away", 1))
+	require.ErrorIs(t, rv.Commit(t.Context(), 0, 0, 2, 0), throttr.ErrUnavailable)
+	require.NoError(t, rv.Cancel(t.Context()), "what may have been given back is not given back again")
+	require.EqualValues(t, 2, decided(t)(limiter.Peek(t.Context(), "k", shadow, 0)).Count)
+	require.NoError(t, reserve(t, limiter, shadow.For("away", 1), unlimited.For("away", 1)).Cancel(t.Context()))
+	for _, e := range seen.events {
+		if e.Kind == throttr.EventSettled {
+			require.Equal(t, e.Limit.Max == throttr.Unlimited || e.Key == "k", e.Err == nil, "%v of %s", e.Limit, e.Key)
+		}
+	}
 }
