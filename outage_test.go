@@ -139,7 +139,7 @@ func TestACallThatIsNotMadeSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newDistant(t)
 		store.be(isDown)
-		limiter := throttr.NewRateLimit(store, throttr.WithLogger(nil))
+		limiter := throttr.NewRateLimit(store, throttr.WithLogger(nil), throttr.WithBreaker(3, time.Hour))
 		for range 3 {
 			_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
 			require.EqualError(t, err, "throttr: the store is unavailable: nobody listens")
@@ -156,7 +156,8 @@ func TestACallThatIsNotMadeSaysWhy(t *testing.T) {
 			require.EqualError(t, err, `throttr: `+name+` "k": the store is unavailable: nobody listens`)
 			require.ErrorIs(t, err, throttr.ErrUnavailable)
 		}
-		require.EqualValues(t, 3, store.asked.Load())
+		time.Sleep(9 * time.Second)
+		require.EqualValues(t, 3, store.asked.Load(), "nor is it probed so soon")
 
 		lost := &throttr.RequestError{Call: "hit", Key: "other", Server: "a:1", Sent: true, Err: throttr.ErrConnLost}
 		limiter = throttr.NewRateLimit(failing(t, lost), throttr.WithLogger(nil))
@@ -313,12 +314,13 @@ func TestAWrapperThatBlocksEndsInTime(t *testing.T) {
 		}
 		require.Positive(t, leases.Blocks().Held)
 		for _, b := range []throttr.Backend{blockingMemory{m}, blockingLeases{leases}, store} {
-			limiter := throttr.NewRateLimit(b, throttr.WithLogger(nil))
+			limiter := throttr.NewRateLimit(b, throttr.WithLogger(nil), throttr.WithTimeout(time.Second))
 			for i := range 4 {
 				begun := time.Now()
 				_, err := limiter.Take(t.Context(), "k", limit, 1)
 				require.ErrorIs(t, err, throttr.ErrUnavailable)
-				require.Equal(t, i == 3, time.Since(begun) == 0, "%T: the circuit is open after three calls", b)
+				want := map[bool]time.Duration{false: time.Second, true: 0}[i == 3]
+				require.Equal(t, want, time.Since(begun), "%T: the circuit is open after three calls", b)
 			}
 		}
 	})

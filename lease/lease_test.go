@@ -128,7 +128,7 @@ func TestColdKeysGoToTheBackend(t *testing.T) {
 	})
 }
 
-// Limits of a key that differ in anything have blocks of their own. A Set drops those of its count.
+// Limits of a key that differ in anything have blocks of their own. A Set drops those of its count, and a Delete all.
 func TestEachLimitOfAKeyHasBlocks(t *testing.T) {
 	run(t, time.Hour, func(t *testing.T, n *network, b *lease.Backend) {
 		limits := []window.Limit{per(1<<20, time.Hour), per(1<<21, time.Hour), per(1<<20, time.Minute), per(1<<20, time.Hour),
@@ -146,6 +146,10 @@ func TestEachLimitOfAKeyHasBlocks(t *testing.T) {
 		require.NoError(t, err)
 		require.Less(t, b.Blocks().Held, before)
 		require.Greater(t, b.Blocks().Held, before/2)
+		ended, err := b.Delete(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, 4, ended)
+		require.Zero(t, b.Blocks().Held)
 	})
 }
 
@@ -187,19 +191,6 @@ func TestBlocksAreGivenBack(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestOwnSetAndDeleteDropBlocks(t *testing.T) {
-	run(t, age, func(t *testing.T, n *network, b *lease.Backend) {
-		heat(t, b, 10_000)
-		_, err := b.Set(t.Context(), key, per(1, time.Hour), 10_000)
-		require.NoError(t, err)
-		require.False(t, hit(t, b, time.Hour, 10_000, 1))
-		ended, err := b.Delete(t.Context(), key)
-		require.NoError(t, err)
-		require.Equal(t, 1, ended)
-		require.True(t, hit(t, b, time.Hour, 10_000, 1))
-	})
 }
 
 func TestSetOfOthersShowsWithinTheAge(t *testing.T) {

@@ -149,9 +149,12 @@ func TestALockThatComesMeanwhileIsSeen(t *testing.T) {
 		guard := on(t, slow, config, throttr.WithTimeout(time.Minute))
 		var made atomic.Int32
 		try := func(ctx context.Context) {
-			if a, ok, err := guard.Try(ctx, "k"); err == nil && ok {
+			switch a, ok, err := guard.Try(ctx, "k"); {
+			case err == nil && ok:
 				made.Add(1)
 				a.Failed(ctx)
+			case err != nil || a.RetryAfter() == 0:
+				t.Error(a, err)
 			}
 		}
 		for range 20 {

@@ -46,6 +46,8 @@ func TestTheWallClockIsReadOnceASecond(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		at = c.now()
 		require.True(t, at.Day().Equal(time.Now()))
+		time.Sleep(time.Second / 2)
+		require.Same(t, at.Read, c.now().Read)
 	})
 }
 
@@ -141,6 +143,11 @@ func TestTakesTogetherKeepTheBoundOfTimes(t *testing.T) {
 		clock.Advance(1)
 	}
 	require.Greater(t, b.shards[0].times, b.shards[0].maxTimes/2)
+	clock.Advance(50 * time.Minute)
+	b.Clean()
+	times := 0
+	b.shards[0].visit(0, func(r *row) { times += r.Log.Times() })
+	require.Equal(t, times, b.shards[0].times)
 }
 
 // What adds nothing removes nothing: a window that is over is kept until a new key needs the room.
