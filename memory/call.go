@@ -219,29 +219,26 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 // that all are within their limits, and there is no room for all of them.
 func (b *Backend) peekAll(takes []window.Take, all []place, windows []window.Window,
 	at algorithm.Time) (granted, full bool) {
-	granted = true
 	limited := false
 	for i := range all {
 		p, l := &all[i], &takes[i].Limit
 		state := p.apply(algorithm.Peek, &p.id, l, takes[i].N, at)
 		full = full || state.Wait == algorithm.NoRoom
 		limited = limited || state.Wait > 0
-		fits := state.Wait == 0
-		granted = granted && fits
-		if state.Wait == algorithm.NoRoom {
+		switch {
+		case state.Wait == algorithm.NoRoom:
 			state = b.usedUp(l, state)
-		}
-		windows[i] = state.Window(at)
-		if fits && takes[i].N > 0 {
+		case state.Wait == 0 && takes[i].N > 0:
 			p.reserve(l, 1)
 		}
+		windows[i] = state.Window(at)
 	}
 	for i := range all {
 		if !windows[i].Refused && takes[i].N > 0 {
 			all[i].reserve(&takes[i].Limit, -1)
 		}
 	}
-	return granted, full && !limited
+	return !full && !limited, full && !limited
 }
 
 // reserve has a shard count what a take will add to it, so that its room is none for the next take, or not any more.

@@ -8,7 +8,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -70,8 +69,7 @@ func (r *Record) ahead(now int64) bool { return r.passed(now) < -r.Scale && !r.E
 // If the clock goes back by up to a scale, nothing changes. If it goes back by more, a record starts at the present
 // time with what it has counted. So a call waits for at most a scale longer, and no more than the limit is granted.
 type Algorithm struct {
-	Rolling bool // see [window.Algorithm.Rolling]
-	Logs    bool // records have a Log
+	Logs bool // records have a Log
 
 	refills bool // with a Max of 0, nothing that is counted would ever end
 	// tiles says that windows are those of a [limits.Calendar], by the time of day. Otherwise they start at any time, by
@@ -129,9 +127,3 @@ func spread(series uint64) int64 { return int64(series * 0x9e3779b97f4a7c15) }
 
 // plus returns the sum of counts, which stays at the largest count.
 func plus(count, n uint64) uint64 { return min(count+n, window.Unlimited) }
-
-// share returns x*y/z, rounded down. The quotient must be less than 2^64.
-func share(x, y, z uint64) uint64 {
-	q, _ := limits.MulDiv(x, y, z)
-	return q
-}

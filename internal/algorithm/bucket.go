@@ -19,7 +19,6 @@ import (
 // take is still owed. What others have given back is not known: the take then gives back less.
 
 var bucket = Algorithm{
-	Rolling:  true,
 	refills:  true,
 	count:    countBucket,
 	left:     leftBucket,

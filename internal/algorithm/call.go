@@ -92,7 +92,7 @@ const (
 func (v Verb) String() string { return [...]string{"hit", "take", "charge", "peek", "set"}[v] }
 
 // Takes reports whether a call counts all of n or nothing.
-func (by *Rule) Takes(v Verb) bool { return v == Take || v == Hit && by.How.Rolling }
+func (by *Rule) Takes(v Verb) bool { return v == Take || v == Hit && by.Algorithm.Rolling() }
 
 // Call makes a call. Series is a number that no other call for the key has: a window that opens has it.
 //
@@ -115,7 +115,7 @@ func (by *Rule) Call(v Verb, r *Record, t Time, n, series uint64) State {
 		if by.How.Logs {
 			n = min(n, by.MaxLog-min(by.MaxLog, count))
 		}
-		counts = (by.Max > 0 || !by.How.refills) && (n > 0 || !by.How.Rolling)
+		counts = (by.Max > 0 || !by.How.refills) && (n > 0 || !by.Algorithm.Rolling())
 	}
 	switch {
 	case !counts:
@@ -123,7 +123,9 @@ func (by *Rule) Call(v Verb, r *Record, t Time, n, series uint64) State {
 	case !by.hasRoom(r):
 		return State{Count: count, Left: by.How.left(r, now), Wait: NoRoom}
 	}
-	by.open(r, t, now)
+	if r.Empty() {
+		by.start(r, t, now)
+	}
 	by.How.add(r, now, n, series)
 	if takes {
 		count += n
@@ -171,7 +173,7 @@ func Listed(key string, digest bool, l window.Limit, r *Record, t Time) window.L
 	if s.Left > 0 {
 		record := *r
 		s = by.Call(Peek, &record, t, 0, 0)
-	} else if !by.How.Rolling {
+	} else if !by.Algorithm.Rolling() {
 		s.Count = r.Count
 	}
 	return window.Listed{
@@ -197,13 +199,6 @@ func (by *Rule) adopt(r *Record) {
 	if by.Max > 0 || !by.How.refills {
 		r.Max = by.Max
 		r.Holds = by.Holds()
-	}
-}
-
-// open makes an empty record start.
-func (by *Rule) open(r *Record, t Time, now int64) {
-	if r.Empty() {
-		by.start(r, t, now)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 //   - ID is that of the last take: Last plus its number, of 32 bits.
 
 var slidingLog = Algorithm{
-	Rolling:  true,
 	Logs:     true,
 	count:    countLog,
 	left:     leftFixed,

@@ -281,7 +281,7 @@ func (s *subject) charge(n uint64) {
 			s.model.backs++ // a part of a token counts as one that was taken later
 		}
 	}
-	if cost.Sign() > 0 || !s.rule.How.Rolling {
+	if cost.Sign() > 0 || !s.rule.Algorithm.Rolling() {
 		s.model.add(got.ID, cost)
 	}
 	s.sees(got)

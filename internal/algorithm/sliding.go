@@ -3,6 +3,7 @@ package algorithm
 import (
 	"time"
 
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -13,7 +14,6 @@ import (
 //   - More is what the one before has counted, and Last its series; 0: nothing.
 
 var sliding = Algorithm{
-	Rolling:  true,
 	tiles:    true,
 	count:    countSliding,
 	left:     leftSliding,
@@ -40,8 +40,8 @@ func countSliding(r *Record, now int64) uint64 {
 	if r.More == 0 {
 		return r.Count
 	}
-	before := r.More - share(r.More, scale-uint64(r.Scale-max(passed, 0)), scale)
-	return plus(before, r.Count)
+	over, _ := limits.MulDiv(r.More, scale-uint64(r.Scale-max(passed, 0)), scale)
+	return plus(r.More-over, r.Count)
 }
 
 func leftSliding(r *Record, now int64) time.Duration {
@@ -59,7 +59,7 @@ func waitSliding(r *Record, now int64, bound uint64) time.Duration {
 	} else {
 		bound -= r.Count
 	}
-	weighs := share(bound, uint64(r.Scale), before) // for so long before its weight is 0, it is at most bound
+	weighs, _ := limits.MulDiv(bound, uint64(r.Scale), before) // for so long before its weight is 0, it is at most bound
 	return rest(scales*uint64(r.Scale), r.passed(now)) - time.Duration(weighs)
 }
 
