@@ -67,7 +67,6 @@ func (c *callers) letGo(h *Hold, s state) {
 	}
 	if c.held == 0 {
 		c.heldMax = 0
-		c.more = false
 	}
 	c.set(h, s)
 }

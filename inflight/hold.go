@@ -61,9 +61,6 @@ const (
 // undecided reports whether the caller still waits for a decision.
 func (h *Hold) undecided() bool { return h.state == waiting || h.state == inLine }
 
-// over reports whether nothing is held or wanted any more, without a refusal.
-func (s state) over() bool { return s == released || s == lost || s == closed }
-
 // Release gives the places back. It does not wait for anything. Further calls do nothing, nor does that of a nil Hold.
 func (h *Hold) Release() {
 	if h != nil {

@@ -3,7 +3,6 @@ package inflight
 import (
 	"cmp"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
@@ -38,7 +37,7 @@ func (l *Limit) check(n uint64) error {
 		return err
 	}
 	if n == 0 || n > window.Unlimited {
-		return &window.RangeError{Field: "N", Value: strconv.FormatUint(n, 10),
+		return &window.RangeError{Field: "N", Value: fmt.Sprint(n),
 			Bound: fmt.Sprintf("from 1 to the Max, %d", l.Max)}
 	}
 	return nil

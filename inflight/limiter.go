@@ -105,7 +105,7 @@ func (l *Limiter) Check(limits ...Limit) error {
 // throttr.ErrRange or throttr.ErrUnsupported, which are mistakes, the error of ctx, or throttr.ErrUnavailable,
 // ErrFull, ErrOverloaded or ErrClosed.
 func (l *Limiter) TryAcquire(ctx context.Context, key string, limit Limit, n uint64) (h *Hold, ok bool, err error) {
-	h, err = l.acquire(ctx, "try", key, limit, n, false)
+	h, err = l.acquire(ctx, "try", key, limit, window.Want{N: n, Max: limit.Max})
 	return h, h != nil, err
 }
 
@@ -113,19 +113,18 @@ func (l *Limiter) TryAcquire(ctx context.Context, key string, limit Limit, n uin
 // a large n is not overtaken for ever. The caller releases the Hold. If n is more than the Max, the error is a
 // [*throttr.CostError]. Others are those of TryAcquire. If ctx ends, nothing is held.
 func (l *Limiter) Acquire(ctx context.Context, key string, limit Limit, n uint64) (*Hold, error) {
-	return l.acquire(ctx, "acquire", key, limit, n, true)
+	return l.acquire(ctx, "acquire", key, limit, window.Want{N: n, Max: limit.Max, Wait: true})
 }
 
 // acquire acquires. It returns nil if there is no place.
-func (l *Limiter) acquire(ctx context.Context, call, key string, limit Limit, n uint64,
-	wait bool) (h *Hold, err error) {
-	if err := limit.check(n); err != nil {
+func (l *Limiter) acquire(ctx context.Context, call, key string, limit Limit, w window.Want) (h *Hold, err error) {
+	if err := limit.check(w.N); err != nil {
 		return nil, &api.CallError{Package: "inflight", Call: call, Key: key, Err: err}
 	}
-	if n > limit.Max && wait {
-		return nil, &throttr.CostError{Key: key, Limit: limit.asLimit(), N: n}
+	if w.N > w.Max && w.Wait {
+		return nil, &throttr.CostError{Key: key, Limit: limit.asLimit(), N: w.N}
 	}
-	h = &Hold{limiter: l, ctx: ctx, key: key, limit: limit, want: window.Want{N: n, Max: limit.Max, Wait: wait}}
+	h = &Hold{limiter: l, ctx: ctx, key: key, limit: limit, want: w}
 	begun := l.now()
 	panics := true
 	defer func() { // nobody has the Hold then, and it holds nothing
@@ -168,17 +167,10 @@ func (l *Limiter) grant(h *Hold) error {
 	switch {
 	case h.byPolicy:
 		l.store.Watch.Decided(err == nil, nil)
-	case err != nil && isOutage(err):
+	case err != nil && outage.IsAway(err) && !errors.As(err, new(*NotYetError)): // a store that says "not yet" is there
 		l.store.Watch.Failed(nil) // it is left to the caller
 	}
 	return err
-}
-
-// isOutage reports whether an error of a call says that the store is away. A strict Limiter also waits for one that is
-// there.
-func isOutage(err error) bool {
-	var early *NotYetError
-	return outage.IsAway(err) && !errors.As(err, &early)
 }
 
 // State is the places of a key and name.
@@ -213,9 +205,6 @@ func (l *Limiter) Close() error {
 	l.mu.Lock()
 	if !l.closed {
 		l.closed = true
-		if len(l.byID) == 0 {
-			l.cancel()
-		}
 		for _, p := range l.byID {
 			p.close()
 		}

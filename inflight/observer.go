@@ -82,16 +82,15 @@ func (l *Limiter) decided(h *Hold, waited time.Duration, err error) {
 
 // ended ends the context of a Hold that has ended, and tells the observer if it knows of it. The mutex is held.
 func (l *Limiter) ended(h *Hold) {
-	s := h.state
 	if h.cancel != nil {
-		l.later = append(l.later, func() { h.cancel(causes[s]) })
+		l.later = append(l.later, func() { h.cancel(causes[h.state]) })
 	}
 	if h.acquired == 0 {
 		return
 	}
 	e := Event{Kind: Released, Key: h.key, Limit: h.limit, N: h.want.N, Held: l.now() - h.acquired,
 		Degraded: h.byPolicy}
-	if s == lost {
+	if h.state == lost {
 		e.Kind = Lost
 	}
 	l.later = append(l.later, func() { l.observer(h.ctx, e) })

@@ -46,12 +46,11 @@ type pump struct {
 
 // exchanges are what the store was told, and is to be told.
 type exchanges struct {
-	phase  phase
-	untold bool         // the store does not know all; or it will not after the exchange in flight
-	claim  window.Claim // of the exchange in flight, or the last one
-	asked  []*Hold      // whom it asks for
+	phase phase
+	claim window.Claim // of the exchange in flight, or the last one
+	asked []*Hold      // whom it asks for
 
-	nextAt       time.Duration // when the next one is due, unless one is in flight
+	nextAt       time.Duration // when the next one is due, unless one is in flight; 0: the store was not told all
 	sentAt       time.Duration // when the last one was sent
 	failingSince time.Duration // when the first one was sent of those that have failed in a row; 0: none has
 	knownUntil   time.Duration // until then, the store may know of something: a lease after it was told so last
@@ -88,14 +87,14 @@ func (p *pump) open(key, name string, lease time.Duration) {
 }
 
 // tell has the store told something: at once, or after the exchange that is in flight.
-func (p *pump) tell() {
-	p.untold = true
-	p.nextAt = 0
-}
+func (p *pump) tell() { p.nextAt = 0 }
+
+// untold reports whether the store does not know all, or will not after the exchange in flight.
+func (p *pump) untold() bool { return p.nextAt == 0 || p.phase != sent && p.failingSince > 0 }
 
 // again makes the pump tell the store what it holds and wants, unless it will do so anyway.
 func (p *pump) again() {
-	if !p.untold && (p.held > 0 || len(p.wants) > 0) {
+	if !p.untold() && (p.held > 0 || len(p.wants) > 0) {
 		p.tell()
 	}
 }
@@ -181,14 +180,13 @@ func (p *pump) idle(now time.Duration) bool {
 	if len(p.holds) > 0 || len(p.wants) > 0 {
 		return false
 	}
-	return p.phase != sent && now >= p.knownUntil || p.phase == resting && !p.untold
+	return p.phase != sent && now >= p.knownUntil || p.phase == resting && !p.untold()
 }
 
 // begin begins an exchange with a claim, which is valid until it ends.
 func (p *pump) begin(now time.Duration, seq uint64) *window.Claim {
 	p.tick(now)
 	p.phase = sent
-	p.untold = false
 	p.nextAt = never
 	p.sentAt = now
 	p.asked = append(p.asked, p.wants[:min(len(p.wants), window.MaxWants)]...)
@@ -272,10 +270,9 @@ func (p *pump) follow(now time.Duration, a *window.Places) {
 		}
 		return !h.undecided()
 	})
-	if p.untold { // at once
+	if p.untold() { // at once
 		return
 	}
-	p.nextAt = never
 	if p.held > 0 {
 		p.nextAt = p.sentAt + share(p.claim.Lease, renewShare)
 	}
@@ -304,11 +301,11 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 	p.tick(now)
 	p.end()
 	if f == mistaken {
+		p.failingSince = 0
 		p.decide(Refuse, err, true)
 		p.follow(now, &window.Places{}) // to say it again is of no use before the next renewal
 		return
 	}
-	p.untold = true
 	p.failingSince = cmp.Or(p.failingSince, p.sentAt)
 	for _, h := range p.wants {
 		h.state = waiting

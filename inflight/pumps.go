@@ -80,8 +80,12 @@ func (l *Limiter) do(p *pump, f func()) {
 	l.update(p, l.now())
 }
 
-// unlock unlocks the mutex, and does what is to be done then: all of it, also if an observer panics.
+// unlock unlocks the mutex, and does what is to be done then: all of it, also if an observer panics. A Limiter that is
+// closed has no more exchanges when its last pump is gone.
 func (l *Limiter) unlock() {
+	if l.closed && len(l.byID) == 0 {
+		l.cancel()
+	}
 	later := l.later
 	l.later = nil
 	l.mu.Unlock()
@@ -138,7 +142,7 @@ func (l *Limiter) changed(h *Hold) {
 	if h.state == lost {
 		l.stats.Lost += h.want.N
 	}
-	if h.state.over() {
+	if h.state != held {
 		l.ended(h)
 	}
 }
@@ -153,9 +157,6 @@ func (l *Limiter) forget(p *pump) {
 	p.timer.Stop()
 	delete(l.byID, id{p.claim.Key, p.claim.Name})
 	l.spare.Put(p)
-	if l.closed && len(l.byID) == 0 {
-		l.cancel()
-	}
 }
 
 // lane is the pumps that share exchanges. The same part of the store keeps their keys, so that one that is away stops
@@ -229,8 +230,7 @@ func (l *Limiter) finish(at lane, pumps []*pump, places []window.Places, err err
 	for i, p := range pumps {
 		err := cmp.Or(err, places[i].Err)
 		switch {
-		case p.phase == gone:
-			continue
+		case p.phase == gone: // with the Limiter
 		case err == nil:
 			if p.answered(now, &places[i]) {
 				l.noticed(now, p.claim.Lease, places[i].Grace)

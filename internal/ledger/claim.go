@@ -26,6 +26,7 @@ func (l *Ledger) Exchange(claim *window.Claim) (p window.Places, wake func()) {
 		return window.Places{Err: window.ErrFull}, nil
 	case c == nil:
 		c = &count{}
+		l.counts[k] = c
 	}
 	before := c.sum
 	head := c.head().process
@@ -46,9 +47,7 @@ func (l *Ledger) Exchange(claim *window.Claim) (p window.Places, wake func()) {
 			p.Next = min(cmp.Or(p.Next, e.end-now), e.end-now)
 		}
 	}
-	if len(c.entries) > 0 {
-		l.counts[k] = c
-	} else {
+	if len(c.entries) == 0 {
 		delete(l.counts, k)
 	}
 	return p, wake

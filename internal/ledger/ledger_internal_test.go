@@ -88,37 +88,3 @@ func TestWhoeverIsWokenInVainIsNotWokenAgain(t *testing.T) {
 		l.woken = 0
 	}
 }
-
-// A process to which something was granted goes to the end of the line, so that a large want is not overtaken for ever.
-func TestWhoeverIsGrantedSomethingGoesToTheEndOfTheLine(t *testing.T) {
-	l := newTested()
-	for i, step := range []struct {
-		process string
-		held    uint64
-		wants   []uint64
-		granted bool
-	}{
-		{"holds", 0, []uint64{4}, true},
-		{"small", 0, []uint64{1, 1}, false},
-		{"large", 0, []uint64{4}, false},
-		{"holds", 3, nil, false},
-		{"small", 0, []uint64{1, 1}, true},
-		{"holds", 0, nil, false},
-		{"small", 1, []uint64{1}, false}, // there is room, but the other one is first
-		{"small", 0, nil, false},
-		{"large", 0, []uint64{4}, true},
-	} {
-		p := l.claim(step.process, window.Claim{Held: step.held, HeldMax: 4, Wants: wants(4, step.wants...)})
-		require.Equal(t, step.granted, p.Tokens != nil, "step %d", i)
-	}
-}
-
-// Places that the store does not know must fit under a Max of those that are held, and not of earlier ones.
-func TestTheLargestMaxIsForgottenWithItsPlaces(t *testing.T) {
-	l := newTested()
-	l.claim("a", window.Claim{Wants: wants(5, 5)})
-	l.claim("b", window.Claim{Wants: wants(3, 3)}) // keeps the count
-	l.claim("a", window.Claim{})
-	require.False(t, l.claim("c", window.Claim{Strict: true, Held: 3, HeldMax: 3}).Lost)
-	require.True(t, l.claim("d", window.Claim{Strict: true, Held: 1, HeldMax: 3}).Lost)
-}
