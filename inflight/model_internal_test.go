@@ -48,7 +48,6 @@ type model struct {
 	traced  bool
 	trace   []string
 	fault   string
-	names   int
 	grants  int
 	lost    int           // places that a process lost that was never out of reach
 	back    time.Duration // when the store is reached again
@@ -95,8 +94,7 @@ func (m *model) ledgerTime() time.Duration { return time.Duration(float64(m.now)
 func (m *model) clockRate() float64 { return 1 + 0.001*(2*m.Float64()-1) }
 
 func (m *model) boot() {
-	m.names++
-	n := &node{name: fmt.Sprint("p", m.names), rate: m.clockRate(), offset: m.duration(time.Hour), reached: m.now}
+	n := &node{name: fmt.Sprint("p", len(m.nodes)), rate: m.clockRate(), offset: m.duration(time.Hour), reached: m.now}
 	n.pump = leased(modelLease, options{policy: m.policy, strict: !m.loose}, func(h *Hold) { m.changed(n, h) })
 	n.pump.claim.Process = n.name
 	m.nodes = append(m.nodes, n)

@@ -39,7 +39,7 @@ func (p *pump) exchange(now time.Duration, a window.Places, meanwhile ...func())
 }
 
 // An answer that arrives after the time of what was held is over does not bring it back, although the store has
-// renewed it: the holder may have seen that it is not valid.
+// renewed it: the holder may have seen that it is not valid. One that arrives a lease late grants nothing.
 func TestWhatIsLostStaysLost(t *testing.T) {
 	p := leased(time.Second, options{}, func(*Hold) {})
 	w := p.adds(1, 1, false)
@@ -52,7 +52,10 @@ func TestWhatIsLostStaysLost(t *testing.T) {
 	p.answered(end, &window.Places{Used: 1})
 	require.Equal(t, lost, w.state)
 	require.Zero(t, p.due(), "the store is told")
+	late := p.adds(1, 1, false)
 	require.Zero(t, p.begin(end, 1).Held)
+	p.answered(end+time.Second, &window.Places{Tokens: []uint64{8}, Used: 1})
+	require.Equal(t, refused, late.state)
 }
 
 // Whoever waits behind others needs no exchange.

@@ -67,11 +67,13 @@ func TestCountsAreRemoved(t *testing.T) {
 func TestPlacesWithoutALeaseAreListed(t *testing.T) {
 	l := newTested()
 	l.Exchange(&window.Claim{Key: "k", Name: "n", Process: "p", Seq: 1, Lease: Forever, Held: 2, HeldMax: 2})
+	var listed window.ListedPlaces
 	l.EachPlaces(nil, func(p window.ListedPlaces) bool {
-		holder := window.Holder{Process: "p", Held: 2}
-		require.Equal(t, window.ListedPlaces{Key: "k", Name: "n", Used: 2, ByProcess: []window.Holder{holder}}, p)
+		listed = p
 		return true
 	})
+	holders := []window.Holder{{Process: "p", Held: 2}}
+	require.Equal(t, window.ListedPlaces{Key: "k", Name: "n", Used: 2, ByProcess: holders}, listed)
 }
 
 // The first in line is woken once, when there is room for it, until it asks again.
