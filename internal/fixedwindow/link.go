@@ -122,7 +122,7 @@ func (l *link) send(ctx context.Context, c *conn.Conn, cl *conn.Call) (sent bool
 }
 
 // sendBy is send for actions. They are not sent after the deadline. If the responses are not there in
-// time, the connection is ended, so that the actions have been executed by then, or never are.
+// time, the connection is ended, so that the actions have been executed by then, or never are: the error is errLate.
 // errAgain says that they were not executed.
 func (l *link) sendBy(ctx context.Context, c *conn.Conn, cl *conn.Call, deadline,
 	by time.Time) (sent bool, err error) {
@@ -131,6 +131,9 @@ func (l *link) sendBy(ctx context.Context, c *conn.Conn, cl *conn.Call, deadline
 	sent, err = l.send(ctx, c, cl)
 	if err == nil || !sent || ctx.Err() == nil {
 		timer.Stop() // otherwise the call may be in flight, and c has to end in time (rule 3)
+	}
+	if err == nil && !time.Now().Before(by) {
+		return true, errLate
 	}
 	if err != nil && !sent && ctx.Err() == nil && (errors.Is(err, conn.ErrStale) || !c.Open()) {
 		err = errAgain

@@ -49,7 +49,6 @@ func (s *slots) act(ctx context.Context, c *conn.Conn, a slot.Action, n uint64) 
 	cl.SingleRead = a.Kind != slot.Read && (c == nil || a.Kind != slot.Look) // a search looks up again
 	e.First = a.Slot
 	e.Sent = time.Now()
-	bounded := false
 	switch {
 	case c == nil:
 		var done bool
@@ -60,7 +59,6 @@ func (s *slots) act(ctx context.Context, c *conn.Conn, a slot.Action, n uint64) 
 	case a.Kind == slot.Look || a.Kind == slot.Read || a.Kind == slot.Join:
 		sent, err = s.link.send(ctx, c, cl)
 	default:
-		bounded = true
 		sent, err = s.link.sendBy(ctx, c, cl, s.bands.Deadline(a), a.By)
 	}
 	e.Received = time.Now()
@@ -69,9 +67,6 @@ func (s *slots) act(ctx context.Context, c *conn.Conn, a slot.Action, n uint64) 
 	}
 	s.records.effects(&e, a, n, cl.Responses)
 	s.backend.Calls.Put(cl)
-	if bounded && !e.Received.Before(a.By) {
-		return slot.Effects{}, true, errLate
-	}
 	return e, true, nil
 }
 

@@ -131,23 +131,33 @@ func (b *Backend) countOn(ctx context.Context, part []take) (fit, sent bool, err
 		responses = t.slots.records.effects(&e, actions[i], t.N, responses)
 		t.outcome = t.slots.joined(actions[i], t.N, e)
 		t.outcome.conn = c
-		w, open := t.slots.concluded(&t.outcome)
+		open, fits := t.conclude()
+		fit = fit && fits
 		switch {
 		case t.outcome.err != nil:
 			sent = true
 			err = failed(&t.Take, t.outcome.err)
-			continue
 		case !open && err == nil:
 			err = errInTurn
-		}
-		full := t.outcome.result == slot.Full
-		t.counted = open && !full
-		t.window = bounded(w)
-		if full || t.window.Count > t.Limit.Max {
-			fit = false
-			refuse(&t.window, &t.Limit, t.N)
 		}
 	}
 	b.Calls.Put(cl)
 	return fit, sent, err
+}
+
+// conclude learns what has become of the take, unless it has failed. It reports whether its window was still open, and
+// whether the take is within its limit.
+func (t *take) conclude() (open, fits bool) {
+	w, open := t.slots.concluded(&t.outcome)
+	if t.outcome.err != nil {
+		return false, true
+	}
+	full := t.outcome.result == slot.Full
+	t.counted = open && !full
+	t.window = bounded(w)
+	if full || t.window.Count > t.Limit.Max {
+		refuse(&t.window, &t.Limit, t.N)
+		return open, false
+	}
+	return open, true
 }

@@ -75,15 +75,11 @@ func BandsFor(scale time.Duration, largest uint64) (b Bands, ok bool) {
 		if top > most {
 			continue
 		}
-		if full := ceil(fullDoom, u.unit); full > doom {
-			more := min(full-doom, most-top)
-			doom = doom + more
-			margin = margin + more
-			top = top + more
-		}
+		more := min(max(ceil(fullDoom, u.unit), doom)-doom, most-top)
+		doom += more
 		return Bands{
 			Scale: scale, Unit: u.unit, Largest: largest,
-			Top: top, Margin: margin, Doom: doom, Watch: doom / 2,
+			Top: top + more, Margin: margin + more, Doom: doom, Watch: doom / 2,
 			Guard: guard, letter: u.letter,
 		}, true
 	}
