@@ -29,6 +29,7 @@ func TestRangeErrorsNameFieldBoundAndSize(t *testing.T) {
 		require.EqualError(t, err, want)
 		require.ErrorIs(t, err, window.ErrRange)
 	}
+	require.NoError(t, checkNumber(math.MaxUint8, "Max", 255))
 }
 
 // connecting is a Server to which the first connection is made while a call asks for the reason why there is none.
