@@ -138,3 +138,39 @@ func TestBoundsOfScripts(t *testing.T) {
 		}
 	}
 }
+
+// A bucket pays what it owes at the Max of the call before, and from then on at that of the call, also if that is refused.
+func TestABucketPaysAtTheRateThatWas(t *testing.T) {
+	clock := backendtest.NewClock()
+	b := redisbackend.New(connect(t, testkit.StartRedis(t)), rediswindow.WithClock(clock.Now))
+	l := window.Limit{Max: 10, Burst: 20, Scale: 10 * time.Second, Algorithm: window.TokenBucket}
+	must(t, b.Take, "k", l, 20)
+	for _, step := range []struct {
+		most, n, count uint64
+		left           time.Duration
+	}{{20, 20, 15, 7500 * time.Millisecond}, {5, 1, 6, 12 * time.Second}} { // 5 and 10 are paid
+		clock.Advance(5 * time.Second)
+		l.Max = step.most
+		w := must(t, b.Take, "k", l, step.n)
+		expect(t, w.Count == step.count && w.Left == step.left, "%v: %+v", l, w)
+	}
+}
+
+// A hash lives as long as the last of its windows, and at most the longest scale and a second more.
+func TestHashesLiveAsLongAsTheirWindows(t *testing.T) {
+	each(t, func(t *testing.T, s *testkit.Redis, a window.Algorithm) {
+		const busy = 10 * time.Second // a machine may be
+		b := redisbackend.New(connect(t, s))
+		var left, longest time.Duration
+		for _, scale := range []time.Duration{time.Minute, time.Hour, time.Second} {
+			longest = max(longest, scale)
+			for range 4 { // the last one is refused
+				left = max(left, must(t, b.Take, "k", limitOf(a, scale, 7), 2).Left)
+				lives, err := strconv.Atoi(s.Must(t, "PTTL", "throttr:{k:k}:v2"))
+				noError(t, err)
+				more := time.Duration(lives)*time.Millisecond - left
+				expect(t, more > -busy && more <= longest+2*time.Second, "%v: %v more than %v", scale, more, left)
+			}
+		}
+	})
+}

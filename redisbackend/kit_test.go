@@ -174,11 +174,3 @@ func timesCalled(t testing.TB, s *testkit.Redis, command string) int {
 	noError(t, err)
 	return n
 }
-
-// number returns what a command replies.
-func number(t testing.TB, client rueidis.Client, args ...string) int {
-	t.Helper()
-	n, err := redis(t, client, args...).AsInt64()
-	noError(t, err)
-	return int(n)
-}
