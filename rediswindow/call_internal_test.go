@@ -49,6 +49,14 @@ var methods = map[string]func(ctx context.Context, b *Backend, key string) error
 
 func err[R any](_ R, err error) error { return err }
 
+// occupy has as many requests in flight as may be, so that calls wait.
+func occupy(t *testing.T, b *Backend, key string) {
+	for range batch.MaxInFlight {
+		go b.Peek(t.Context(), key, fixed, 0)
+		time.Sleep(patience)
+	}
+}
+
 // Callers that give up leave a bounded number of requests behind. What was not sent by then never is, and errors say
 // so.
 func TestCallsInFlightAreBoundedWhileRedisDoesNotRespond(t *testing.T) {
@@ -103,10 +111,9 @@ func TestCallsAreRefusedIfTooManyAreQueued(t *testing.T) {
 		c := newFake()
 		defer c.thaw()
 		b := New(c, WithMaxQueued(1))
-		for range batch.MaxInFlight + 1 {
-			go b.Take(t.Context(), "k", fixed, 1)
-			time.Sleep(patience)
-		}
+		occupy(t, b, "k")
+		go b.Take(t.Context(), "k", fixed, 1)
+		synctest.Wait()
 		require.ErrorIs(t, err(b.Take(t.Context(), "k", bucket, 1)), window.ErrOverloaded)
 	})
 	require.Panics(t, func() { WithMaxQueued(-1) })
@@ -136,10 +143,7 @@ func TestCallsThatWaitShareARequest(t *testing.T) {
 			if c.cluster {
 				b.askForSlots(t.Context())
 			}
-			for range batch.MaxInFlight {
-				go b.Peek(t.Context(), test.keys[0], fixed, 0)
-				time.Sleep(patience)
-			}
+			occupy(t, b, test.keys[0])
 			var all sync.WaitGroup
 			for name, call := range methods {
 				for _, key := range test.keys {
@@ -223,10 +227,7 @@ func TestEqualTakesOfSeveralKeysAreGivenBackEachForItself(t *testing.T) {
 			c.refuse = "{k:b}:v2"
 			b := New(c, WithPrefix(""))
 			b.askForSlots(t.Context())
-			for range batch.MaxInFlight {
-				go b.Peek(t.Context(), "a", fixed, 0)
-				time.Sleep(patience)
-			}
+			occupy(t, b, "a")
 			var all sync.WaitGroup
 			for range takes {
 				all.Go(func() {
