@@ -257,7 +257,7 @@ func (r *RateLimit) answerAll(ctx context.Context, t *taking) {
 		t.setResults(t.merged, func(m *Take, _ int) Result { return r.byPolicy(&m.Limit) })
 	}
 	for i := range t.results {
-		if t.index[i] >= 0 {
+		if indexOf(t.index, i) >= 0 {
 			r.degrade(&t.results[i], &t.takes[i].Limit)
 		}
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/window"
 )
 
 // Reservation is takes whose real numbers become known later. Settle it once, with Commit or Cancel: of
@@ -16,26 +16,65 @@ import (
 // happens.
 type Reservation struct {
 	limiter *RateLimit
-	taking  taking
-	settled atomic.Bool
+	call    string
+	settled atomic.Bool // or nothing was granted
+	takes   []Take
+	results []Result
+	counts  []counted
+	index   []int // of takes in counts; nil: each has its own
 
 	room struct { // for what one take needs: a reservation is one allocation then
 		takes   [1]Take
 		results [1]Result
-		index   [1]int
-		windows [1]window.Window
+		counts  [1]counted
 	}
 }
 
-// reservation returns a Reservation of takes that are still to be made.
-func (r *RateLimit) reservation(call string, takes []Take) *Reservation {
-	rv := &Reservation{limiter: r}
-	rv.taking.takes = rv.room.takes[:0]
-	rv.taking.results = rv.room.results[:0]
-	rv.taking.index = rv.room.index[:0]
-	rv.taking.decided.windows = rv.room.windows[:0]
-	rv.taking.begin(call, takes)
-	return rv
+// counted is what a backend has counted of takes of one count.
+type counted struct {
+	by   Backend // nil: none was asked, or a policy has decided
+	take *Take   // as the backend has made it
+	id   int64   // of the window
+}
+
+// reserve makes takes, all or none, at once or, if it waits, when it is their turn.
+func (r *RateLimit) reserve(ctx context.Context, waits bool, takes []Take) (rv *Reservation, ok bool, err error) {
+	rv = &Reservation{limiter: r, call: "reserve"}
+	if waits {
+		rv.call = "wait"
+	}
+	t := takings.Get().(*taking)
+	t.waits = waits
+	t.takes = rv.room.takes[:0]
+	t.results = rv.room.results[:0]
+	t.begin(rv.call, takes)
+	if err := r.decideAll(ctx, t); err != nil {
+		return nil, false, err
+	}
+	rv.takes = t.takes
+	rv.results = t.results
+	rv.counts = t.appendCounted(rv.room.counts[:0])
+	rv.index = t.index
+	ok = t.granted
+	rv.settled.Store(!ok)
+	t.end()
+	return rv, ok, nil
+}
+
+// appendCounted appends what was counted of the merged takes, and then of those of shadow limits.
+func (t *taking) appendCounted(counts []counted) []counted {
+	counts = slices.Grow(counts, len(t.merged)+len(t.shadows))
+	for i := range t.merged {
+		var c counted
+		if t.granted && t.decided.by != nil {
+			c = counted{t.decided.by, &t.decided.takes[i], t.decided.windows[i].ID}
+		}
+		counts = append(counts, c)
+	}
+	for i := range t.shadows {
+		counts = t.shadows[i].appendCounted(counts)
+	}
+	return counts
 }
 
 // Reserve makes all takes, or none of them, like [RateLimit.TakeAll]. If ok, the caller settles the
@@ -51,11 +90,7 @@ func (r *RateLimit) reservation(call string, takes []Take) *Reservation {
 //
 // A process that ends before it settles a reservation leaves it counted until the window ends.
 func (r *RateLimit) Reserve(ctx context.Context, takes ...Take) (rv *Reservation, ok bool, err error) {
-	rv = r.reservation("reserve", takes)
-	if err := r.decideAll(ctx, &rv.taking); err != nil {
-		return nil, false, err
-	}
-	return rv, rv.taking.granted, nil
+	return r.reserve(ctx, false, takes)
 }
 
 // Results returns the results of the takes, in their order.
@@ -63,7 +98,7 @@ func (v *Reservation) Results() []Result {
 	if v == nil {
 		return nil
 	}
-	return v.taking.results
+	return v.results
 }
 
 // Commit settles the reservation with what was really used of each take, in their order. What was not used
@@ -74,13 +109,12 @@ func (v *Reservation) Results() []Result {
 // the reservation is settled as if all that was taken had been used. Other errors are those of the backend:
 // then it is unknown what was given back. Commit is not bound by the end of ctx, but by [WithTimeout].
 func (v *Reservation) Commit(ctx context.Context, actual ...uint64) error {
-	if v == nil || !v.taking.granted || !v.settled.CompareAndSwap(false, true) {
+	if v == nil || !v.settled.CompareAndSwap(false, true) {
 		return nil
 	}
 	var mistake error
-	takes := v.taking.takes
-	if len(actual) > 0 && len(actual) != len(takes) {
-		mistake = fmt.Errorf("%w: Commit of %d takes with %d numbers: settled as reserved", ErrConfig, len(takes),
+	if len(actual) > 0 && len(actual) != len(v.takes) {
+		mistake = fmt.Errorf("%w: Commit of %d takes with %d numbers: settled as reserved", ErrConfig, len(v.takes),
 			len(actual))
 	}
 	for _, n := range actual {
@@ -89,9 +123,9 @@ func (v *Reservation) Commit(ctx context.Context, actual ...uint64) error {
 		}
 	}
 	if len(actual) == 0 || mistake != nil {
-		actual = make([]uint64, 0, len(takes))
-		for i := range takes {
-			actual = append(actual, takes[i].N)
+		actual = make([]uint64, 0, len(v.takes))
+		for i := range v.takes {
+			actual = append(actual, v.takes[i].N)
 		}
 	}
 	return errors.Join(mistake, v.settle(ctx, actual))
@@ -99,63 +133,57 @@ func (v *Reservation) Commit(ctx context.Context, actual ...uint64) error {
 
 // Cancel settles the reservation: nothing was used. Errors are those of [Reservation.Commit].
 func (v *Reservation) Cancel(ctx context.Context) error {
-	if v == nil || !v.taking.granted || !v.settled.CompareAndSwap(false, true) {
+	if v == nil || !v.settled.CompareAndSwap(false, true) {
 		return nil
 	}
-	return v.settle(ctx, make([]uint64, len(v.taking.takes)))
+	return v.settle(ctx, make([]uint64, len(v.takes)))
 }
 
 // settle gives back what was not used of each count, and charges what was used beyond. Stores may differ, and
 // one that hangs must not delay the others: all counts are settled at one time.
 func (v *Reservation) settle(ctx context.Context, used []uint64) error {
-	t := &v.taking
 	ctx = context.WithoutCancel(ctx)
 	begun := time.Now()
-	errs := make([]error, len(t.merged)+len(t.shadows))
+	errs := make([]error, len(v.counts))
 	inParallel(len(errs), func(i int) {
-		n := t.usedOf(i, used)
-		if i < len(t.merged) {
-			errs[i] = t.settleCount(ctx, i, n)
-		} else {
-			errs[i] = t.shadows[i-len(t.merged)].settleCount(ctx, 0, n)
-		}
+		errs[i] = v.counts[i].settle(ctx, v.usedOf(i, used))
 	})
-	for i := range t.takes {
-		x := &t.takes[i]
-		e := Event{Kind: EventSettled, Call: t.call, Key: x.Key, Limit: x.Limit, N: used[i], Reserved: x.N,
+	for i := range v.takes {
+		x := &v.takes[i]
+		e := Event{Kind: EventSettled, Call: v.call, Key: x.Key, Limit: x.Limit, N: used[i], Reserved: x.N,
 			Result: Result{Limit: limits.Capacity(&x.Limit)}, Duration: time.Since(begun)}
-		if at := t.index[i]; at >= 0 {
+		if at := indexOf(v.index, i); at >= 0 {
 			e.Err = errs[at]
+			if x.Limit.Shadow {
+				errs[at] = nil // is for the observer alone
+			}
 		}
 		v.limiter.queues.Refresh(countOf(x.Key, &x.Limit))
 		v.limiter.observer.tell(ctx, e)
 	}
-	return errors.Join(errs[:len(t.merged)]...)
+	return errors.Join(errs...)
 }
 
-// usedOf returns what was used of a merged take, or of a shadow one.
-func (t *taking) usedOf(at int, used []uint64) (n uint64) {
-	for i, of := range t.index {
-		if of == at {
+// usedOf returns what was used of the takes of a count.
+func (v *Reservation) usedOf(at int, used []uint64) (n uint64) {
+	for i := range used {
+		if indexOf(v.index, i) == at {
 			n = min(n+used[i], Unlimited)
 		}
 	}
 	return n
 }
 
-// settleCount settles a merged take of which n was used. What a shadow limit would have denied is not
-// counted, so nothing is settled.
-func (t *taking) settleCount(ctx context.Context, at int, n uint64) error {
-	d := &t.decided
-	if d.by == nil || !t.granted || n == d.takes[at].N {
+// settle settles what was counted, of which n was used.
+func (c *counted) settle(ctx context.Context, n uint64) error {
+	if c.by == nil || n == c.take.N {
 		return nil
 	}
-	m := &d.takes[at]
 	var err error
-	if n > m.N {
-		_, err = d.by.Charge(ctx, m.Key, m.Limit, n-m.N)
+	if n > c.take.N {
+		_, err = c.by.Charge(ctx, c.take.Key, c.take.Limit, n-c.take.N)
 	} else {
-		_, err = d.by.GiveBack(ctx, m.Key, m.Limit, m.N-n, d.windows[at].ID)
+		_, err = c.by.GiveBack(ctx, c.take.Key, c.take.Limit, c.take.N-n, c.id)
 	}
 	return err
 }

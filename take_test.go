@@ -106,14 +106,17 @@ func TestABackendMayUseTheTakesOfACallThatHasFailed(t *testing.T) {
 	}
 }
 
-// A backend finds no windows of an earlier call in those that it sets.
+// A backend finds no windows of an earlier call in those that it sets, nor of an earlier attempt of a wait.
 func TestWindowsOfACallAreItsOwn(t *testing.T) {
+	refused := false
 	store := takesAllBy{inProcess(t), func(_ context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
 		for i := range windows {
 			require.Zero(t, windows[i])
-			windows[i] = window.Window{Count: takes[i].N, Left: time.Second}
+			windows[i] = window.Window{Count: takes[i].N, Left: time.Millisecond, Refused: refused}
 		}
-		return true, nil
+		granted := !refused
+		refused = false
+		return granted, nil
 	}}
 	limiter := throttr.NewRateLimit(store)
 	longer := tenAMinute
@@ -122,6 +125,10 @@ func TestWindowsOfACallAreItsOwn(t *testing.T) {
 		ok, _ := allDecided(t)(limiter.TakeAll(t.Context(), tenAMinute.For("k", 1), longer.For("k", 1)))
 		require.True(t, ok)
 	}
+	refused = true
+	_, err := limiter.WaitAll(t.Context(), tenAMinute.For("k", 1), longer.For("k", 1))
+	require.NoError(t, err)
+	require.False(t, refused)
 }
 
 // If one limit can never grant its take, wherever it stands, no store is asked.

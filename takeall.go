@@ -30,18 +30,24 @@ var takings = sync.Pool{New: func() any { return new(taking) }}
 // gets would be allocated.
 func (r *RateLimit) takeAll(ctx context.Context, takes []Take, results []Result) (ok bool, _ []Result, err error) {
 	t := takings.Get().(*taking)
+	t.takes = t.room.takes[:0]
+	t.results = t.room.results[:0]
 	t.begin(take.String(), takes)
 	if err := r.decideAll(ctx, t); err != nil {
 		return false, nil, err
 	}
 	granted := t.granted
 	results = append(results, t.results...)
-	if t.cause == nil && len(takes) <= fewTakes { // a backend that has failed may still use the takes and the windows
-		clear(t.takes)
-		*t = taking{takes: t.takes, results: t.results, index: t.index, decided: decided{windows: t.decided.windows}}
+	t.end()
+	return granted, results, nil
+}
+
+// end makes room for another call, unless a backend has failed.
+func (t *taking) end() {
+	if !t.failed {
+		*t = taking{}
 		takings.Put(t)
 	}
-	return granted, results, nil
 }
 
 // taking is a call that makes several takes.
@@ -52,15 +58,31 @@ type taking struct {
 
 	outcome // of the merged takes
 	granted bool
+	failed  bool // a backend has, perhaps in an earlier attempt, and may still use the takes and the windows
 	inVain  bool // a wait that fails at once, with a CostError or a DeadlineError: a denial
 	results []Result
 
 	merged  []Take // those of the takes that a store must decide: one for each count
-	index   []int  // of takes in merged, and, after these, of shadow takes in shadows; -1: none
+	index   []int  // of takes in merged, and, after these, of shadow takes in shadows; see indexOf
 	decided decided
 
 	shadows []taking // of those of the takes whose limits are Shadow, once the others are granted
 	of      int      // of one of them: which of the takes it is
+
+	room struct {
+		takes   [fewTakes]Take
+		results [fewTakes]Result
+		windows [fewTakes]window.Window
+	}
+}
+
+// indexOf returns the index of a take by a list of them. It is -1 if no store decides the take. A nil list is for takes
+// that all have their own index.
+func indexOf(list []int, take int) int {
+	if list == nil {
+		return take
+	}
+	return list[take]
 }
 
 // decided is what a backend has decided.
@@ -73,9 +95,8 @@ type decided struct {
 // begin makes t, which has nothing but room, a call that makes takes.
 func (t *taking) begin(call string, takes []Take) {
 	t.call = call
-	t.takes = append(t.takes[:0], takes...)
-	t.results = t.results[:0]
-	t.index = t.index[:0]
+	t.takes = append(t.takes, takes...)
+	t.decided.windows = t.room.windows[:0]
 }
 
 // merge makes those of the takes that a store must decide one for each count, and sets the results of the others.
@@ -86,18 +107,20 @@ func (t *taking) merge() {
 	}
 	merged, index := limits.Merge(limited)
 	t.merged = merged
-	t.results = slices.Grow(t.results, len(t.takes))
-	t.index = slices.Grow(t.index, len(t.takes))
+	t.results = append(t.results, make([]Result, len(t.takes))...)
+	if len(merged) == len(t.takes) {
+		return
+	}
+	t.index = make([]int, len(t.takes))
 	next := 0
 	for i := range t.takes {
 		x := &t.takes[i]
-		var res Result
 		at := -1
 		switch {
 		case x.Limit.Shadow:
-			res = Result{Allowed: true, Limit: limits.Capacity(&x.Limit)}
+			t.results[i] = Result{Allowed: true, Limit: limits.Capacity(&x.Limit)}
 		case x.Limit.Max == Unlimited:
-			take.local(&x.Limit, x.N, &res)
+			take.local(&x.Limit, x.N, &t.results[i])
 		case index == nil:
 			at = next
 			next++
@@ -105,8 +128,7 @@ func (t *taking) merge() {
 			at = index[next]
 			next++
 		}
-		t.results = append(t.results, res)
-		t.index = append(t.index, at)
+		t.index[i] = at
 	}
 }
 
@@ -116,8 +138,8 @@ func notLimited(t Take) bool { return t.Limit.Max == Unlimited || t.Limit.Shadow
 // setResults sets the result of each take that has been merged to that of its merged take, which has an index. Merged
 // is that of t, or the shares.
 func (t *taking) setResults(merged []Take, of func(m *Take, at int) Result) {
-	for i, at := range t.index {
-		if at >= 0 {
+	for i := range t.results {
+		if at := indexOf(t.index, i); at >= 0 {
 			t.results[i] = of(&merged[at], at)
 		}
 	}
@@ -154,6 +176,7 @@ func (t *taking) takeFrom(ctx context.Context, b Backend, takes []Take) (err err
 	}
 	if err != nil {
 		t.granted = false
+		t.failed = true
 		t.decided = decided{} // the backend may still use the windows
 		return err
 	}

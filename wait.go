@@ -63,7 +63,7 @@ func (r *RateLimit) Wait(ctx context.Context, key string, limit Limit, n uint64)
 	if err != nil {
 		return Result{}, err
 	}
-	return rv.taking.results[0], nil
+	return rv.results[0], nil
 }
 
 // WaitAll waits until [RateLimit.TakeAll] is granted. The caller settles the Reservation, or ignores it if
@@ -89,12 +89,8 @@ func (r *RateLimit) Wait(ctx context.Context, key string, limit Limit, n uint64)
 // denies them makes WaitAll continue until the store is back. WaitAll sleeps by real time, also if the
 // backend has a clock of its own: test it with [testing/synctest].
 func (r *RateLimit) WaitAll(ctx context.Context, takes ...Take) (*Reservation, error) {
-	rv := r.reservation("wait", takes)
-	rv.taking.waits = true
-	if err := r.decideAll(ctx, &rv.taking); err != nil {
-		return nil, err
-	}
-	return rv, nil
+	rv, _, err := r.reserve(ctx, true, takes)
+	return rv, err
 }
 
 // awaitTurn asks for the merged takes of t when it is their turn, until they are granted. If they never are, or too
@@ -102,7 +98,7 @@ func (r *RateLimit) WaitAll(ctx context.Context, takes ...Take) (*Reservation, e
 func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error {
 	if never {
 		i := slices.IndexFunc(t.results, func(res Result) bool { return !res.Allowed })
-		m := &t.merged[t.index[i]]
+		m := &t.merged[indexOf(t.index, i)]
 		t.inVain = true
 		return &CostError{Key: m.Key, Limit: m.Limit, N: m.N}
 	}
@@ -117,8 +113,8 @@ func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error 
 		asked := time.Now()
 		r.answerAll(ctx, t)
 		took := time.Since(asked)
-		for i, at := range t.index {
-			if at >= 0 {
+		for i := range t.results {
+			if at := indexOf(t.index, i); at >= 0 {
 				answers[at] = answerOf(&t.results[i], &turns[at], took)
 			}
 		}
