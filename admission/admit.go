@@ -69,7 +69,7 @@ func (s *requestState) takePlace(ctx context.Context) error {
 			throttr.ErrUnsupported)
 	}
 	d := &s.decision
-	hold, ok, err := s.gate.cfg.Places.TryAcquire(ctx, s.place.stored, *s.place.places, 1)
+	hold, ok, err := s.gate.cfg.Places.TryAcquire(ctx, s.gate.StoredKey(s.place.key), *s.place.places, 1)
 	d.Hold = hold
 	if err != nil || ok {
 		return err
@@ -109,7 +109,8 @@ func (s *requestState) reserve(ctx context.Context) error {
 	var few [3]throttr.Take // are not allocated
 	takes := few[:0]
 	for i := range s.limits {
-		takes = append(takes, s.limits[i].limit.For(s.limits[i].stored, s.limits[i].cost))
+		l := &s.limits[i]
+		takes = append(takes, l.limit.For(s.gate.StoredKey(l.key), l.cost))
 	}
 	rv, ok, err := s.gate.limiter.Reserve(ctx, takes...)
 	if err != nil {
@@ -134,7 +135,7 @@ func (s *requestState) hit(ctx context.Context) error {
 	var failed error
 	for i := range s.limits {
 		l := &s.limits[i]
-		res, err := s.gate.limiter.HitN(ctx, l.stored, l.limit, l.cost)
+		res, err := s.gate.limiter.HitN(ctx, s.gate.StoredKey(l.key), l.limit, l.cost)
 		if err != nil {
 			failed = errors.Join(failed, err)
 			continue

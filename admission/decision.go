@@ -14,7 +14,9 @@ import (
 
 // Decision is the decision on a request.
 type Decision struct {
-	Allowed bool // no limit has denied the request
+	Allowed bool    // no limit has denied the request
+	verdict Verdict // 0 in the zero Decision
+
 	// Strictest is the outcome of the limit that has denied the request, and of several the one
 	// with the longest RetryAfter. If none has, it is the outcome with the least remaining, and
 	// of two with the same remaining the one whose window ends later: a client that waits for that is not denied by the
@@ -33,8 +35,7 @@ type Decision struct {
 	// denied, or the place could not be decided.
 	Hold *inflight.Hold
 
-	verdict Verdict // 0 in the zero Decision
-	state   *requestState
+	state *requestState
 }
 
 // Done releases the place of the request, and settles what [Decision.Commit] has said. Only the first call does

@@ -25,14 +25,14 @@ func (d *Decision) PolicyField() string {
 		return ""
 	}
 	s := d.state
-	f := make([]byte, 0, fieldSize)
+	items := make([]string, 0, 8)
 	for i := range s.limits {
-		f = s.gate.appendPolicy(f, &s.limits[i])
+		items = s.gate.appendPolicy(items, &s.limits[i])
 	}
 	if s.place != nil {
-		f = s.gate.appendPolicy(f, s.place)
+		items = s.gate.appendPolicy(items, s.place)
 	}
-	return string(f)
+	return strings.Join(items, ", ")
 }
 
 // LimitField returns the RateLimit field, which has the limits that have decided: a list of
@@ -64,56 +64,61 @@ func item(name string) string { return `"` + escaper.Replace(name) + `"` }
 
 var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// appendItem appends the beginning of an item to a list.
-func appendItem(f []byte, item string) []byte {
-	if len(f) > 0 {
-		f = append(f, ", "...)
+// appendPolicy appends the item of a limit in the RateLimit-Policy field, unless it has none.
+func (g *Gate) appendPolicy(items []string, l *limitState) []string {
+	item := l.policy
+	if item == "" || l.result != nil && l.result.Degraded { // a fallback counts up to the share of a process
+		item = l.policyItem(l.result)
 	}
-	return append(f, item...)
+	if item == "" {
+		return items
+	}
+	return append(items, item+g.partition(l))
 }
 
-// appendPolicy appends an item of the RateLimit-Policy field, unless the limit has none.
-func (g *Gate) appendPolicy(f []byte, l *limitState) []byte {
-	if l.limit.Max == throttr.Unlimited || l.limit.Shadow {
-		return f
+// policyItem returns the item of a limit in the RateLimit-Policy field, for the window of a result, or the present one
+// if it is nil.
+func (p *planned) policyItem(res *throttr.Result) string {
+	if p.limit.Max == throttr.Unlimited || p.limit.Shadow {
+		return ""
 	}
 	var quota uint64
 	switch {
-	case l.result != nil && l.result.Degraded: // a fallback counts up to the share of a process
-		quota = l.result.Limit
-	case l.limit.Max > 0:
-		quota = cmp.Or(l.limit.Burst, l.limit.Max) // only token buckets have a Burst, also if the RateLimit says which are
+	case res != nil && res.Degraded:
+		quota = res.Limit
+	case p.limit.Max > 0:
+		quota = cmp.Or(p.limit.Burst, p.limit.Max) // only token buckets have a Burst, also if the RateLimit says which are
 	}
-	f = strconv.AppendUint(append(appendItem(f, l.item), ";q="...), quota, 10)
-	if l.places != nil {
-		f = append(f, `;qu="concurrent-requests"`...)
-	} else {
-		f = strconv.AppendInt(append(f, ";w="...), Seconds(l.window(within(l.result))), 10)
+	f := p.item + ";q=" + strconv.FormatUint(quota, 10)
+	if p.places != nil {
+		return f + `;qu="concurrent-requests"`
 	}
-	return g.appendPartition(f, l)
+	return f + ";w=" + strconv.FormatInt(Seconds(p.window(within(res))), 10)
 }
 
-// appendPartition appends the parameter pk, if the Gate has it.
-func (g *Gate) appendPartition(f []byte, l *limitState) []byte {
+// partition returns the parameter pk, if the Gate has it.
+func (g *Gate) partition(l *limitState) string {
 	if !g.cfg.PartitionKey {
-		return f
+		return ""
 	}
 	text := []byte(l.key.Text)
 	if !l.key.Plain {
 		sum := sha256.Sum256(text)
 		text = sum[:partitionSize]
 	}
-	f = base64.StdEncoding.AppendEncode(append(f, ";pk=:"...), text)
-	return append(f, ':')
+	return ";pk=:" + base64.StdEncoding.EncodeToString(text) + ":"
 }
 
 // appendOutcome appends an item of the RateLimit field.
 func (g *Gate) appendOutcome(f []byte, o *Outcome) []byte {
-	f = strconv.AppendUint(append(appendItem(f, o.of.item), ";r="...), o.Remaining, 10)
+	if len(f) > 0 {
+		f = append(f, ", "...)
+	}
+	f = strconv.AppendUint(append(append(f, o.of.item...), ";r="...), o.Remaining, 10)
 	if left := o.Left(); left < throttr.Never {
 		f = strconv.AppendInt(append(f, ";t="...), Seconds(left), 10)
 	}
-	return g.appendPartition(f, o.of)
+	return append(f, g.partition(o.of)...)
 }
 
 // RetryAfterField returns the Retry-After field: seconds, rounded up. It is empty if the request was counted

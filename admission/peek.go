@@ -22,7 +22,7 @@ func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {
 	outcomes := make([]Outcome, 0, len(s.limits)+1)
 	for i := range s.limits {
 		l := &s.limits[i]
-		res, err := g.limiter.Peek(ctx, l.stored, l.limit, 1)
+		res, err := g.limiter.Peek(ctx, g.StoredKey(l.key), l.limit, 1)
 		if err != nil {
 			return nil, err
 		}
@@ -36,7 +36,7 @@ func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {
 	if s.place == nil || g.cfg.Places == nil {
 		return outcomes, nil
 	}
-	places, err := g.cfg.Places.Peek(ctx, s.place.stored, *s.place.places)
+	places, err := g.cfg.Places.Peek(ctx, g.StoredKey(s.place.key), *s.place.places)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (g *Gate) Reset(ctx context.Context, r Request) error {
 	}
 	for _, l := range g.begin(ctx, &r).limits {
 		if _, given := r.Keys[l.limit.Name]; given || g.cfg.Keyed[l.limit.Name].Text == "" {
-			err = errors.Join(err, g.limiter.Forget(ctx, l.stored, l.limit))
+			err = errors.Join(err, g.limiter.Forget(ctx, g.StoredKey(l.key), l.limit))
 		}
 	}
 	return err

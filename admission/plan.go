@@ -62,6 +62,7 @@ type planned struct {
 	limit  throttr.Limit   // of one on requests in flight, its Name and Max
 	places *inflight.Limit // it is on requests in flight; or nil
 	item   string          // the name as items of header fields begin with it
+	policy string          // the item of the RateLimit-Policy field; "": it has none, or one for each window
 }
 
 // window returns the length of a window that contains a time. Of a token bucket, it is the time in which an empty one
@@ -101,7 +102,11 @@ func NewPlan(limits ...throttr.Limit) (*Plan, error) {
 		if p.Has(l.Name) {
 			return nil, invalid("two limits are named %q", l.Name)
 		}
-		p.limits = append(p.limits, planned{limit: l, item: item(l.Name)})
+		f := planned{limit: l, item: item(l.Name)}
+		if l.Calendar == 0 {
+			f.policy = f.policyItem(nil)
+		}
+		p.limits = append(p.limits, f)
 	}
 	slices.SortStableFunc(p.limits, byLength)
 	return p, nil
@@ -128,6 +133,7 @@ func MustPlan(limits ...throttr.Limit) *Plan {
 // throttr.Unlimited. The error matches [throttr.ErrConfig], and [throttr.ErrRange] if that is what is wrong.
 func (p *Plan) WithInFlight(l inflight.Limit) (*Plan, error) {
 	f := &planned{limit: throttr.Limit{Name: l.Name, Max: l.Max}, places: &l, item: item(l.Name)}
+	f.policy = f.policyItem(nil)
 	if err := validateFields(f.limit); err != nil {
 		return nil, err
 	}

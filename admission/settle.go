@@ -57,7 +57,7 @@ func (s *requestState) commit(ctx context.Context, l *limitState, n uint64) erro
 		return fmt.Errorf("admission: Commit: %d of limit %q can't be given back: %w", charged-n, l.limit.Name,
 			throttr.ErrUnsupported)
 	case n > charged:
-		res, err := s.gate.limiter.Charge(ctx, l.stored, l.limit, n-charged)
+		res, err := s.gate.limiter.Charge(ctx, s.gate.StoredKey(l.key), l.limit, n-charged)
 		if err == nil && isCounted(&res) {
 			l.charge = n
 		}

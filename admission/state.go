@@ -31,7 +31,6 @@ type requestState struct {
 type limitState struct {
 	*planned
 	key    Key             // Plain if it is stored as it is
-	stored string          // the stored key
 	cost   uint64          // what the request costs
 	result *throttr.Result // nil: the request could not be counted
 	charge uint64          // what the request is charged: 0 if it could not be counted, or was given back
@@ -65,7 +64,7 @@ func (g *Gate) limitOf(r *Request, p *planned) (l limitState, ok bool) {
 	if !ok {
 		return l, false
 	}
-	l = limitState{planned: p, key: key, stored: g.StoredKey(key), cost: 1}
+	l = limitState{planned: p, key: key, cost: 1}
 	l.key.Plain = g.isPlain(key)
 	if r.Cost != nil && p.places == nil {
 		l.cost = r.Cost(p.limit)

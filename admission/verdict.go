@@ -56,7 +56,7 @@ func (g *Gate) verdict(ctx context.Context, d *Decision) Verdict {
 	switch {
 	case d.Err != nil && outage.Ended(ctx):
 		return Canceled
-	case outage.IsMistake(d.Err), errors.Is(d.Err, throttr.ErrValueSizeMismatch):
+	case d.Err != nil && (outage.IsMistake(d.Err) || errors.Is(d.Err, throttr.ErrValueSizeMismatch)):
 		return Misconfigured // to serve it would leave it without a limit for good
 	case d.noPlace():
 		return g.cfg.NoPlace
@@ -64,7 +64,7 @@ func (g *Gate) verdict(ctx context.Context, d *Decision) Verdict {
 		return Deny
 	case !d.Allowed: // by the throttr.Policy, and no limit is exceeded
 		return Unavailable
-	case d.Err != nil && g.cfg.FailClosed, isRefused(d.Err):
+	case d.Err != nil && (g.cfg.FailClosed || isRefused(d.Err)):
 		return Unavailable
 	}
 	return Serve
