@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -178,14 +179,7 @@ func (c *Call) Len() int { return len(c.kinds) }
 
 // ReadOnly reports whether no request changes anything, so that sending them twice does no
 // harm.
-func (c *Call) ReadOnly() bool {
-	for _, k := range c.kinds {
-		if k == codec.KindStatus {
-			return false
-		}
-	}
-	return true
-}
+func (c *Call) ReadOnly() bool { return !slices.Contains(c.kinds, codec.KindStatus) }
 
 // Wait waits for a queued call to be done. If done is true, the call belongs to its caller
 // again; err is why it has failed, or nil. If done is false, ctx has ended first, err is

@@ -56,13 +56,10 @@ func (p *Pool) Connect(ctx context.Context) error {
 
 // Start has the pool connect in the background, again and again until there is a connection.
 // Until then Err is not nil: no call waits, and no other attempt is made. The returned channel is closed at the
-// end of the first attempt. Start is called instead of the first Connect, at most once.
+// end of the first attempt. Start is called instead of the first Connect, at most once, and not after Close.
 func (p *Pool) Start() (first <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.isClosed() {
-		return p.ctx.Done()
-	}
 	p.away = errNotYet
 	return p.beginAttempt().done
 }

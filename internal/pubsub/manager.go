@@ -42,7 +42,7 @@ type Manager struct {
 	ctx    context.Context // ends soon after Close is called
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // of the goroutine
-	wakeup chan struct{}
+	wakeup chan struct{}  // holds an element if the goroutine is to look at the channels
 
 	// mu guards the fields below, and those of channels and subscribers that say so. The
 	// mutex of a Subscription may be locked while mu is held, but not the other way round.
@@ -112,7 +112,7 @@ func (m *Manager) endAll() {
 		}
 		ch.subscribers = nil
 	}
-	m.wake()
+	wake(m.wakeup)
 }
 
 // subscribe adds a subscriber to a channel. It does not wait for the confirmation.
@@ -137,20 +137,12 @@ func (m *Manager) subscribe(sub *Subscription, name string) *subscriber {
 		s.confirm()
 		return s
 	}
-	m.wake()
+	wake(m.wakeup)
 	if !m.running {
 		m.running = true
 		m.wg.Go(m.run)
 	}
 	return s
-}
-
-// wake makes the goroutine look at the channels.
-func (m *Manager) wake() {
-	select {
-	case m.wakeup <- struct{}{}:
-	default:
-	}
 }
 
 // deliver hands an EVENT to its subscribers. The connection calls it for one EVENT at a time,
@@ -236,7 +228,7 @@ func (ch *channel) failWaiting(err error) {
 func (s *subscriber) remove() {
 	ch := s.channel
 	ch.subscribers = slices.DeleteFunc(slices.Clone(ch.subscribers), func(o *subscriber) bool { return o == s })
-	s.manager.wake()
+	wake(s.manager.wakeup)
 }
 
 // wait waits until the subscriber is confirmed or has failed. Sent reports whether a SUBSCRIBE may have

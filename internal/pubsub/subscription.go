@@ -93,7 +93,7 @@ func (s *Subscription) end() {
 	}
 	s.closed = true
 	s.totals.Open.Add(-1)
-	s.wake()
+	wake(s.ready)
 }
 
 // pop removes the oldest message. It wakes another caller of Next if others are left, or none will come.
@@ -102,7 +102,7 @@ func (s *Subscription) pop() (m Message, ok, closed bool) {
 	defer s.mu.Unlock()
 	m, ok = s.queue.pop()
 	if !s.queue.empty() || s.closed {
-		s.wake()
+		wake(s.ready)
 	}
 	return m, ok, s.closed
 }
@@ -118,13 +118,13 @@ func (s *Subscription) push(m Message) {
 		s.dropped++
 		s.totals.Dropped.Add(1)
 	}
-	s.wake()
+	wake(s.ready)
 }
 
-// wake wakes a caller of Next.
-func (s *Subscription) wake() {
+// wake gives a channel with room for one element that element, if it has none.
+func wake(c chan struct{}) {
 	select {
-	case s.ready <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
