@@ -175,24 +175,3 @@ func TestAConnectionEndsWhileNobodyReads(t *testing.T) {
 		})
 	}
 }
-
-func TestReaderGoroutineTakesOver(t *testing.T) {
-	l, _ := newLone(t, Options{})
-	l.eventually(func() bool { return l.readTurn.owner.Load() == readGoroutine }) // after a while
-	l.roundTrip(t.Context())
-	l.eventually(func() bool { return l.readTurn.owner.Load() == readIdle })
-	l.Cut(ErrGone)
-	require.Equal(t, readGoroutine, l.readTurn.owner.Load())
-
-	l, _ = newLone(t, Options{})
-	got := make(chan error)
-	go func() {
-		_, _, err := l.query(t.Context())
-		got <- err
-	}()
-	l.read(1)
-	l.Retire()
-	l.send(0)
-	require.NoError(t, <-got)
-	<-l.Done()
-}

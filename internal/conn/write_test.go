@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -155,36 +154,6 @@ func TestWrites(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestCallThatIsStaleAndCanceledIsNotSent(t *testing.T) {
-	onPipe(t, Options{}, func(t *testing.T, l link) {
-		first := l.enqueue(1, 10)
-		ctx, cancel := context.WithCancel(t.Context())
-		cl := l.call(1, 10)
-		cl.Stale = func() bool {
-			cancel()
-			for cl.phase.Load() != phaseAbandoned {
-				runtime.Gosched()
-			}
-			return true
-		}
-		require.NoError(t, l.Enqueue(cl))
-		waited := make(chan struct{})
-		go func() {
-			defer close(waited)
-			done, sent, err := cl.Wait(ctx)
-			if done || sent || err != context.Canceled {
-				t.Error(done, sent, err)
-			}
-		}()
-		require.Equal(t, 10, l.received())
-		<-waited
-		require.True(t, l.silent())
-		l.respond(1)
-		l.requireDone(first)
-		require.Zero(t, l.Load())
-	})
 }
 
 func TestRetiredConnectionEndsThoughQueuedCallsAreCanceled(t *testing.T) {

@@ -80,7 +80,7 @@ func TestDedicatedConnectionsFailWithAReset(t *testing.T) {
 
 func TestDedicatedConnectionsAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
+		srv := testkit.InMemory(t)
 		s := connect(t, to(srv), pool.Options{MaxConns: 1, MaxConnAge: 10 * time.Minute, MaxConnIdle: 5 * time.Minute})
 		first, second := s.dedicated(), s.dedicated()
 		require.NotSame(t, first, second)

@@ -17,6 +17,7 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -29,13 +30,6 @@ type subject struct {
 
 // dialFunc is how a test's pool makes network connections.
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
-
-// inMemory starts a server that is reached by its Dial method only, so that the test can run
-// in a bubble of synctest.
-func inMemory(t testing.TB, opts ...mockserver.Option) *mockserver.Server {
-	t.Helper()
-	return mockserver.RunT(t, append(opts, mockserver.WithAddr("memory", "memory:1"))...)
-}
 
 // to returns a dialFunc that connects to srv in memory.
 func to(srv *mockserver.Server) dialFunc {
@@ -149,7 +143,7 @@ func (g *gate) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // behindGate returns a pool that has lost its connection, and whose gate is open.
 func behindGate(t testing.TB, o pool.Options) (subject, *gate) {
 	t.Helper()
-	g := &gate{srv: inMemory(t)}
+	g := &gate{srv: testkit.InMemory(t)}
 	s := connect(t, g.dial, o)
 	g.srv.Disconnect()
 	synctest.Wait()

@@ -12,12 +12,13 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
 func TestAnOldConnectionIsReplacedAndNoCallIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
+		srv := testkit.InMemory(t)
 		srv.Inject(mockserver.Fault{Delay: 13 * time.Millisecond})
 		s := connect(t, to(srv), pool.Options{
 			MaxConns: 2, MaxInFlight: 20, MaxRetries: -1, MaxConnAge: time.Second, HealthInterval: 100 * time.Millisecond,
@@ -44,7 +45,7 @@ func TestAnOldConnectionIsReplacedAndNoCallIsLost(t *testing.T) {
 func TestAnOldConnectionIsKeptUntilThereIsAnother(t *testing.T) {
 	for _, maxConns := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
-			g := &gate{srv: inMemory(t)}
+			g := &gate{srv: testkit.InMemory(t)}
 			s := connect(t, g.dial, pool.Options{
 				MaxConns: maxConns, MaxRetries: -1, MaxConnAge: time.Minute, HealthInterval: time.Second, MaxBackoff: time.Second,
 			})
@@ -79,7 +80,7 @@ func TestIdleConnectionsAreClosedExceptOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := inMemory(t)
+				srv := testkit.InMemory(t)
 				s := connect(t, to(srv), pool.Options{
 					MaxConns: 4, MaxInFlight: 2, MaxConnIdle: c.maxIdle, MaxConnAge: -1, HealthInterval: 10 * time.Second,
 				})
@@ -99,7 +100,7 @@ func TestIdleConnectionsAreClosedExceptOne(t *testing.T) {
 // Of a server that has gone silent, each connection ends although it has nothing to do.
 func TestIdleConnectionsArePingedAndSilentOnesClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
+		srv := testkit.InMemory(t)
 		s := connect(t, to(srv), pool.Options{HealthInterval: 10 * time.Second, StallTimeout: 2 * time.Second})
 		dedicated := s.dedicated()
 		slow := srv.Inject(mockserver.Fault{Op: codec.OpPurge, Delay: 1900 * time.Millisecond})

@@ -12,6 +12,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -42,7 +43,7 @@ func TestCallsThatCreateRecordsKeepTheServerParked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := inMemory(t)
+				srv := testkit.InMemory(t)
 				if c.parked {
 					connect(t, to(srv), pool.Options{Parking: parking.Always})
 				}
@@ -65,7 +66,7 @@ func TestCallsThatCreateRecordsKeepTheServerParked(t *testing.T) {
 
 func TestParkParksTheServerUnlessTheModeIsNever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
+		srv := testkit.InMemory(t)
 		s := connect(t, to(srv), pool.Options{})
 		require.False(t, s.Parked())
 		require.NoError(t, s.Park(t.Context()))
@@ -73,7 +74,7 @@ func TestParkParksTheServerUnlessTheModeIsNever(t *testing.T) {
 		require.True(t, s.Stats().Parked)
 		require.Equal(t, []string{""}, srv.Keys())
 
-		srv = inMemory(t)
+		srv = testkit.InMemory(t)
 		off := connect(t, to(srv), pool.Options{Parking: parking.Never})
 		require.NoError(t, off.Park(t.Context()))
 		require.False(t, off.Parked())
@@ -89,7 +90,7 @@ func TestAServerThatIsNotParkedAnyMore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := inMemory(t)
+				srv := testkit.InMemory(t)
 				connect(t, to(srv), pool.Options{Parking: parking.Always}).Close()
 				s := connect(t, to(srv), pool.Options{})
 				require.True(t, s.Parked())
@@ -105,7 +106,7 @@ func TestAServerThatIsNotParkedAnyMore(t *testing.T) {
 // that the server is parked but for this probe.
 func TestAServerIsKeptParkedAfterAConnectionThatWasNotMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
+		srv := testkit.InMemory(t)
 		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
 			nc, err := srv.Dial(ctx)
 			if srv.Conns() > 1 {
@@ -128,7 +129,7 @@ func TestAServerIsKeptParkedAfterAConnectionThatWasNotMade(t *testing.T) {
 // The pool looks for the parking record and pings at the same time: with few requests in flight, an idle pool would grow.
 func TestNoConnectionIsMadeToKeepAServerParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
+		srv := testkit.InMemory(t)
 		s := connect(t, to(srv), pool.Options{MaxInFlight: 1})
 		srv.Inject(mockserver.Fault{Key: "slow", Delay: time.Second})
 		wait := s.start(1, func(int) { s.query(t.Context(), "slow") })

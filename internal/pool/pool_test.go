@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"sync/atomic"
@@ -19,6 +18,7 @@ import (
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
@@ -53,7 +53,7 @@ func TestAFailureToConnectReachesAllCallersThatWait(t *testing.T) {
 // wait for, too.
 func TestAnAttemptOutlivesTheCallerThatNeededItFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
+		srv := testkit.InMemory(t)
 		s := newPool(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
 			time.Sleep(2 * time.Second)
 			return srv.Dial(ctx)
@@ -111,7 +111,7 @@ func TestAServerThatIsDownIsTriedAfterGrowingPauses(t *testing.T) {
 // A server that could not be reached may have just been started when it can be (H17).
 func TestAServerThatCouldNotBeReachedIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{srv: inMemory(t)}
+		g := &gate{srv: testkit.InMemory(t)}
 		g.fail.Store(true)
 		var dialed time.Time
 		s := newPool(t, func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -127,51 +127,9 @@ func TestAServerThatCouldNotBeReachedIsAwaited(t *testing.T) {
 	})
 }
 
-func TestAServerThatComesAndGoesIsTriedOnceAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &gate{srv: inMemory(t)}
-		var dialing, most atomic.Int64
-		s := connect(t, func(ctx context.Context, network, address string) (net.Conn, error) {
-			most.Store(max(most.Load(), dialing.Add(1)))
-			defer dialing.Add(-1)
-			time.Sleep(3 * time.Millisecond)
-			return g.dial(ctx, network, address)
-		}, pool.Options{MaxConns: 2, MaxInFlight: 4, MinBackoff: 5 * time.Millisecond, MaxBackoff: 20 * time.Millisecond})
-		g.srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		var served atomic.Int64
-		end := time.Now().Add(5 * time.Second)
-		done := s.start(20, func(int) {
-			for time.Now().Before(end) {
-				if err := s.query(t.Context(), "k").err; err == nil {
-					served.Add(1)
-				} else if !errors.Is(err, dial.ErrConnect) && !errors.Is(err, window.ErrUnavailable) && !errors.Is(err, conn.ErrLost) {
-					t.Errorf("QUERY: %v", err)
-				}
-				time.Sleep(time.Millisecond)
-			}
-		})
-		for time.Now().Before(end) {
-			time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond)
-			g.fail.Store(rand.IntN(2) == 0)
-			if rand.IntN(2) == 0 {
-				g.srv.Disconnect()
-			}
-			if n := s.Stats().Conns; n > 2 {
-				t.Errorf("%d connections", n)
-			}
-		}
-		done()
-		require.EqualValues(t, 1, most.Load(), "attempts at a time")
-		require.Positive(t, served.Load())
-		g.fail.Store(false)
-		time.Sleep(time.Second) // an attempt may be under way that is bound to fail
-		require.NoError(t, s.query(t.Context(), "k").err)
-	})
-}
-
 func TestAServerThatReturnsWithAnotherValueSizeIsSentOnlyProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		narrow, wide, down := inMemory(t), inMemory(t, mockserver.WithValueSize(4)), inMemory(t)
+		narrow, wide, down := testkit.InMemory(t), testkit.InMemory(t, mockserver.WithValueSize(4)), testkit.InMemory(t)
 		down.Refuse(true)
 		var current atomic.Pointer[mockserver.Server]
 		current.Store(narrow)
@@ -238,7 +196,7 @@ func TestCloseDoesNotWaitForAConnectionThatIsBeingMade(t *testing.T) {
 
 func TestConnectionsAreOpenedAsTheLoadNeedsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{srv: inMemory(t)}
+		g := &gate{srv: testkit.InMemory(t)}
 		s := connect(t, g.dial, pool.Options{MaxConns: 3, MaxInFlight: 4, MinBackoff: time.Second, MaxBackoff: time.Second})
 		for range 100 {
 			require.NoError(t, s.query(t.Context(), "k").err)
@@ -297,7 +255,7 @@ func TestCloseEndsWhateverIsUnderWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := &gate{srv: inMemory(t)}
+				g := &gate{srv: testkit.InMemory(t)}
 				for i := range 2000 { // more than a read of a listing
 					g.srv.Set(fmt.Sprint("key", i), 1, time.Hour)
 				}
@@ -363,7 +321,7 @@ func TestAConnectionThatCannotBePreparedIsAFailureToConnect(t *testing.T) {
 				}
 				t.Run(step+"/"+name+"/"+kind, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						srv := inMemory(t)
+						srv := testkit.InMemory(t)
 						s := newPool(t, to(srv), pool.Options{Parking: parking.Always, MinBackoff: time.Minute, MaxBackoff: time.Minute})
 						shared := 0
 						if kind != "shared" {
@@ -398,7 +356,7 @@ func TestAConnectionThatCannotBePreparedIsAFailureToConnect(t *testing.T) {
 // the EVENTs of the next one.
 func TestNoEventComesFromAConnectionThatCouldNotBeMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
+		srv := testkit.InMemory(t)
 		s := connect(t, to(srv), pool.Options{Parking: parking.Always})
 		defer srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Drop: true})()
 		time.AfterFunc(time.Second, func() { srv.Publish("*", []byte("x")) })
@@ -416,7 +374,7 @@ func TestNoEventComesFromAConnectionThatCouldNotBeMade(t *testing.T) {
 func TestConnectionsThatEndAtOnce(t *testing.T) {
 	for _, after := range []int{codec.ProbeResponses, handshakeBytes} {
 		synctest.Test(t, func(t *testing.T) {
-			srv := inMemory(t)
+			srv := testkit.InMemory(t)
 			s := connect(t, to(srv), pool.Options{MaxConns: 3, MaxInFlight: 4, MaxRetries: 100})
 			srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: after})
 			s.grow(srv) // beside others, that opens no circuit, before or after calls can be sent on it

@@ -14,6 +14,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -37,7 +38,7 @@ func TestWhichCallsAreSentAgain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := inMemory(t)
+				srv := testkit.InMemory(t)
 				srv.Set("k", 1, time.Minute)
 				s := connect(t, to(srv), pool.Options{MaxConns: 1, MaxInFlight: 1})
 				slow := srv.Inject(mockserver.Fault{Delay: time.Hour})
@@ -85,58 +86,58 @@ func TestWhichCallsAreSentAgain(t *testing.T) {
 	}
 }
 
-func TestAStaleCallIsNotSentAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options{})
-		cl := s.calls.Get()
-		require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
-		cl.Stale = func() bool { return true }
-		done, sent, err := s.Do(t.Context(), cl)
-		require.True(t, done)
-		require.False(t, sent)
-		require.ErrorIs(t, err, conn.ErrStale)
-		require.Zero(t, s.Stats().Retries)
-		require.Zero(t, s.queries(srv))
-	})
-}
-
-// If ctx has ended before a call, nothing is queued, so that the call still belongs to its caller.
-func TestACallOfAContextThatHasEndedIsNotQueued(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := connect(t, to(inMemory(t)), pool.Options{})
-		cl := s.calls.Get()
-		require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		done, sent, err := s.Do(ctx, cl)
-		require.True(t, done)
-		require.False(t, sent)
-		require.ErrorIs(t, err, context.Canceled)
-	})
-}
-
-// A read that was under way when its server went away fails as soon as the server can't be
-// reached.
-func TestReadsFailSoonIfTheServerIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &gate{srv: inMemory(t)}
-		s := connect(t, g.dial, pool.Options{MaxRetries: 100})
-		g.srv.Inject(mockserver.Fault{Delay: time.Second})
-		done := s.start(40, func(int) { // too few to open another connection
-			r := s.query(t.Context(), "k")
-			if !errors.Is(r.err, errGate) || !errors.Is(r.err, conn.ErrLost) || !r.sent {
-				t.Errorf("QUERY: %+v", r)
-			}
+// A call that is not queued still belongs to its caller.
+func TestACallThatIsTooLateIsNotSent(t *testing.T) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for want, ctx := range map[error]context.Context{conn.ErrStale: t.Context(), context.Canceled: canceled} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := testkit.InMemory(t)
+			s := connect(t, to(srv), pool.Options{})
+			cl := s.calls.Get()
+			require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
+			cl.Stale = func() bool { return true }
+			done, sent, err := s.Do(ctx, cl)
+			require.True(t, done)
+			require.False(t, sent)
+			require.ErrorIs(t, err, want)
+			require.Zero(t, s.Stats().Retries)
+			require.Zero(t, s.queries(srv))
 		})
-		synctest.Wait()
-		g.fail.Store(true)
-		start := time.Now()
-		g.srv.Disconnect()
-		done()
-		require.Zero(t, time.Since(start))
-		require.EqualValues(t, 2, s.Stats().Dials, "one attempt for all")
-	})
+	}
+}
+
+// Reads are under way when the connection is lost, and can't be sent again. The error is both.
+func TestARetryEndsWithoutAServer(t *testing.T) {
+	for name, c := range map[string]struct {
+		leave func(g *gate)
+		want  error
+		took  time.Duration
+	}{
+		"it is gone":            {func(g *gate) { g.fail.Store(true) }, errGate, 0},
+		"their context is over": {func(g *gate) { g.hang.Store(true) }, context.DeadlineExceeded, time.Second},
+	} {
+		testkit.Bubble(t, name, func(t *testing.T) {
+			g := &gate{srv: testkit.InMemory(t)}
+			s := connect(t, g.dial, pool.Options{MaxRetries: 100})
+			g.srv.Inject(mockserver.Fault{Delay: time.Hour})
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			done := s.start(40, func(int) { // too few to open another connection
+				r := s.query(ctx, "k")
+				if !errors.Is(r.err, c.want) || !errors.Is(r.err, conn.ErrLost) || !r.sent {
+					t.Errorf("QUERY: %+v", r)
+				}
+			})
+			time.Sleep(time.Second)
+			c.leave(g)
+			start := time.Now()
+			g.srv.Disconnect()
+			done()
+			require.Equal(t, c.took, time.Since(start))
+			require.EqualValues(t, 2, s.Stats().Dials, "one attempt for all")
+		})
+	}
 }
 
 // deaf is a connection whose other end reads some writes only.
@@ -165,28 +166,10 @@ func (d *deaf) Close() error {
 	return d.Conn.Close()
 }
 
-// The context ends while a lost request waits for another connection: the error is both.
-func TestADeadlineEndsARetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &gate{srv: inMemory(t)}
-		s := connect(t, g.dial, pool.Options{})
-		g.hang.Store(true)
-		g.srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Disconnect: true, Times: 1})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		r := s.query(ctx, "k")
-		require.ErrorIs(t, r.err, context.DeadlineExceeded)
-		require.ErrorIs(t, r.err, conn.ErrLost)
-		require.True(t, r.sent)
-		require.Equal(t, time.Second, time.Since(start))
-	})
-}
-
 // Sent is about all attempts, not only the last.
 func TestACallThatWasSentOnceMayHaveBeenExecuted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
+		srv := testkit.InMemory(t)
 		dials := 0
 		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
 			nc, err := srv.Dial(ctx)

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -18,13 +17,14 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
 // listing starts a server in memory that responds to each kind of listing with some bytes.
 func listing(t testing.TB, response []byte) *mockserver.Server {
 	t.Helper()
-	srv := inMemory(t)
+	srv := testkit.InMemory(t)
 	for _, op := range []codec.Op{codec.OpList, codec.OpStats, codec.OpConnections, codec.OpChannels} {
 		srv.Inject(mockserver.Fault{Op: op, Replace: response})
 	}
@@ -60,18 +60,21 @@ func encode(t testing.TB, frames ...codec.Frame) (b []byte) {
 // list makes a LIST and returns the keys that came. It calls each, if not nil, for each key,
 // and stops when each returns false.
 func (s subject) list(ctx context.Context, each func(key string) bool) (keys []string, sent bool, err error) {
-	return s.listAs(ctx, codec.List{}, each)
+	return s.listBy(ctx, s.Stream, codec.List{}, each)
 }
 
-// listAs is list with a request whose response is that to a LIST.
-func (s subject) listAs(ctx context.Context, r codec.Request, each func(key string) bool) (keys []string, sent bool, err error) {
+// listBy is list by Stream or Scan, with a request whose response is that to a LIST.
+func (s subject) listBy(
+	ctx context.Context, stream func(context.Context, codec.Request, pool.Decoder, func() bool) (bool, error),
+	r codec.Request, each func(key string) bool,
+) (keys []string, sent bool, err error) {
 	var d codec.ListDecoder[uint16]
 	var entries []codec.ListEntry[uint16]
 	decode := func(src []byte) (n int, done bool, err error) {
 		entries, n, err = d.Decode(src)
 		return n, d.Done(), err
 	}
-	sent, err = s.Stream(ctx, r, decode, func() (more bool) {
+	sent, err = stream(ctx, r, decode, func() (more bool) {
 		for _, e := range entries {
 			keys = append(keys, string(e.Key))
 			if each != nil && !each(string(e.Key)) {
@@ -81,30 +84,6 @@ func (s subject) listAs(ctx context.Context, r codec.Request, each func(key stri
 		return true
 	})
 	return keys, sent, err
-}
-
-func TestAServerThatDoesNotReadEndsAStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
-			nc, err := srv.Dial(ctx)
-			if srv.Conns() > 1 {
-				nc = newDeaf(nc, 2) // before the request
-			}
-			return nc, err
-		}, pool.Options{StallTimeout: 3 * time.Second})
-		start := time.Now()
-		_, sent, err := s.list(t.Context(), nil)
-		require.ErrorIs(t, err, conn.ErrStalled)
-		require.False(t, sent, "no byte was accepted")
-		requireStalled(t, start)
-	})
-}
-
-// requireStalled requires that a silence of 3 s was noticed.
-func requireStalled(t *testing.T, start time.Time) {
-	t.Helper()
-	require.InDelta(t, 3.375, time.Since(start).Seconds(), 0.375, "the watchdog looks four times")
 }
 
 // A slow caller is not taken for a server that has stalled.
@@ -122,7 +101,7 @@ func TestStreamsWaitForEachOther(t *testing.T) {
 			s := connect(t, to(srv), pool.Options{MaxConns: 2, HealthInterval: 1000 * time.Hour})
 			start := time.Now()
 			wait := s.start(10, func(i int) {
-				keys, _, err := s.listAs(t.Context(), c.requests[i%2], func(key string) bool {
+				keys, _, err := s.listBy(t.Context(), s.Stream, c.requests[i%2], func(key string) bool {
 					if key == "0.0" {
 						time.Sleep(slow)
 					}
@@ -256,7 +235,7 @@ func TestAPartThatCannotBeHeldIsRefusedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d = codec.ListDecoder[uint16]{}
-				srv := inMemory(t)
+				srv := testkit.InMemory(t)
 				srv.Inject(mockserver.Fault{Op: c.request.Op(), Replace: c.response})
 				s := connect(t, to(srv), pool.Options{MaxResponse: 24 << 10})
 				start := time.Now()
@@ -290,7 +269,7 @@ func TestAStreamThatBreaksOffIsAnErrorAfterWhatCame(t *testing.T) {
 					require.ErrorIs(t, err, map[bool]error{true: io.EOF, false: io.ErrUnexpectedEOF}[cut == 0])
 				} else {
 					require.ErrorIs(t, err, conn.ErrStalled)
-					requireStalled(t, start)
+					require.InDelta(t, 3.375, time.Since(start).Seconds(), 0.375, "the watchdog looks four times")
 				}
 				want := 0
 				if cut >= 1+8+16+2*13+6 {
@@ -345,11 +324,7 @@ func TestScansDoNotWaitForCallers(t *testing.T) {
 			})
 		})
 		time.Sleep(time.Second)
-		var d codec.ListDecoder[uint16]
-		_, err := s.Scan(t.Context(), codec.List{}, func(src []byte) (n int, done bool, err error) {
-			_, n, err = d.Decode(src)
-			return n, d.Done(), err
-		}, func() bool { return true })
+		_, _, err := s.listBy(t.Context(), s.Scan, codec.List{}, nil)
 		require.NoError(t, err)
 		require.Equal(t, time.Second, time.Since(begun))
 		caller.Wait()

@@ -14,13 +14,14 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pubsub"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
 
 func TestLostConnectionIsReplacedAndLeavesAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
+		srv := testkit.InMemory(t)
 		c := newClient(t, nil, srv)
 		var subs []*pubsub.Subscription
 		for i := range 200 { // 100 channels, more than one write requests
@@ -59,7 +60,7 @@ func TestLostConnectionIsReplacedAndLeavesAGap(t *testing.T) {
 // SUBSCRIBE is still on its way.
 func TestGapPrecedesMessagesBeforeTheConfirmation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
+		srv := testkit.InMemory(t)
 		c := newClient(t, nil, srv)
 		s, all := c.mustSubscribe(t, "c"), c.mustSubscribe(t, pubsub.All)
 		remove := srv.Inject(mockserver.Fault{Delay: time.Second})
@@ -81,7 +82,7 @@ func TestGapPrecedesMessagesBeforeTheConfirmation(t *testing.T) {
 // Messages can come on a connection that is not ready yet, and it may never be.
 func TestAConnectionThatWasNotMadeLeavesAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
+		srv := testkit.InMemory(t)
 		fails := false
 		c := newClient(t, func(o *pubsub.Options) {
 			open := o.Open
@@ -106,7 +107,7 @@ func TestAConnectionThatWasNotMadeLeavesAGap(t *testing.T) {
 
 func TestNewSubscriberReceivesNoGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
+		srv := testkit.InMemory(t)
 		c := newClient(t, nil, srv)
 		old := c.mustSubscribe(t, "c")
 		defer srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Delay: time.Second})()
@@ -120,7 +121,7 @@ func TestNewSubscriberReceivesNoGap(t *testing.T) {
 
 func TestReconnectBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
+		srv := testkit.InMemory(t)
 		c := newClient(t, func(o *pubsub.Options) { o.MinBackoff, o.MaxBackoff = time.Second, 4*time.Second }, srv)
 		s := c.mustSubscribe(t, "c")
 		dials := c.dials.Load()
@@ -160,7 +161,7 @@ func TestReconnectBacksOff(t *testing.T) {
 
 func TestSubscribeWhileTheChannelIsBeingUnsubscribed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
+		srv := testkit.InMemory(t)
 		c := newClient(t, nil, srv)
 		c.mustSubscribe(t, "other")
 		s := c.mustSubscribe(t, "c")
@@ -178,7 +179,7 @@ func TestSubscribeWhileTheChannelIsBeingUnsubscribed(t *testing.T) {
 func TestFewRequestsAreOutstanding(t *testing.T) {
 	for allowed, most := range map[int]int{512: 64, 3: 3} {
 		synctest.Test(t, func(t *testing.T) {
-			srv := newServer(t)
+			srv := testkit.InMemory(t)
 			c := newClient(t, func(o *pubsub.Options) { o.MaxInFlight = allowed }, srv)
 			srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Delay: time.Second})
 			var all sync.WaitGroup
@@ -201,7 +202,7 @@ func TestFewRequestsAreOutstanding(t *testing.T) {
 
 func TestDroppedResponseEndsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
+		srv := testkit.InMemory(t)
 		c := newClient(t, nil, srv)
 		old := c.mustSubscribe(t, "old")
 		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Drop: true, Times: 1}) // H4
@@ -214,7 +215,7 @@ func TestDroppedResponseEndsTheConnection(t *testing.T) {
 
 func TestSilentServerIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
+		srv := testkit.InMemory(t)
 		c := newClient(t, nil, srv)
 		s := c.mustSubscribe(t, "c")
 		remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Drop: true})
@@ -234,7 +235,7 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := newServer(t)
+				srv := testkit.InMemory(t)
 				c := newClient(t, nil, srv)
 				s, idle := c.mustSubscribe(t, "c"), c.mustSubscribe(t, "idle")
 				publish := newPublisher(t, srv)
@@ -273,7 +274,7 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 
 func TestCloseEndsSubscriptionsAtAnyTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
+		srv := testkit.InMemory(t)
 		c := newClient(t, func(o *pubsub.Options) { o.MinBackoff = time.Millisecond }, srv)
 		var all sync.WaitGroup
 		for i := range 50 {
@@ -330,7 +331,7 @@ func TestSubscribeFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := newServer(t)
+				srv := testkit.InMemory(t)
 				c := newClient(t, nil, srv)
 				srv.Refuse(test.refuse)
 				remove := func() {}
@@ -371,7 +372,7 @@ func slow(op codec.Op) mockserver.Fault { return mockserver.Fault{Op: op, Delay:
 
 func TestRefusedSubscriptionIsRepeatedIfItWasConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
+		srv := testkit.InMemory(t)
 		s := newClient(t, nil, srv).mustSubscribe(t, "c")
 		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 3})
 		srv.Disconnect()

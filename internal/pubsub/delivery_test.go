@@ -11,11 +11,12 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/pubsub"
+	"github.com/throttr-go/throttr/internal/testkit"
 )
 
 func TestSubscribersToOneChannelShareASubscribeRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
+		srv := testkit.InMemory(t)
 		c := newClient(t, nil, srv)
 		other := c.mustSubscribe(t, "other")
 		var subs []*pubsub.Subscription
@@ -53,7 +54,7 @@ func TestSubscribersToOneChannelShareASubscribeRequest(t *testing.T) {
 // The server has subscribed the connection to these channels, and a SUBSCRIBE would make each message come twice.
 func TestNoSubscribeForImplicitChannels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
+		srv := testkit.InMemory(t)
 		c := newClient(t, nil, srv)
 		all := c.mustSubscribe(t, pubsub.All)
 		id := c.id.String()
@@ -77,7 +78,7 @@ func TestNoSubscribeForImplicitChannels(t *testing.T) {
 func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 	const subscribers, channels, messages = 1000, 4, 100
 	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
+		srv := testkit.InMemory(t)
 		c := newClient(t, nil, srv)
 		publish := newPublisher(t, srv)
 		slowOld := c.mustSubscribeWith(t, "0", pubsub.SubscribeOptions{Queue: 10})
@@ -118,7 +119,7 @@ func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 func TestEachMessageGoesToOneReader(t *testing.T) {
 	const readers, messages = 8, 200
 	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
+		srv := testkit.InMemory(t)
 		s := newClient(t, nil, srv).mustSubscribe(t, "c")
 		got := make(chan string, 2*messages)
 		var all sync.WaitGroup

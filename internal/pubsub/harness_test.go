@@ -28,13 +28,6 @@ type client struct {
 	counters conn.Counters
 }
 
-// newServer starts a server that is reached by Server.Dial alone, so that the test can run
-// in a bubble of synctest.
-func newServer(t testing.TB, opts ...mockserver.Option) *mockserver.Server {
-	t.Helper()
-	return mockserver.RunT(t, append([]mockserver.Option{mockserver.WithAddr("memory", "memory:1")}, opts...)...)
-}
-
 // newClient returns a client of servers, which is closed when the test ends. Configure, if
 // not nil, changes the options of each manager.
 func newClient(t testing.TB, configure func(*pubsub.Options), servers ...*mockserver.Server) *client {
