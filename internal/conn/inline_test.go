@@ -86,30 +86,6 @@ func TestInlineReaderReturnsWhenItsContextEnds(t *testing.T) {
 	require.NoError(t, l.Err())
 }
 
-func TestInlineReaderReadsForCallersThatComeLater(t *testing.T) {
-	l, inline := newLone(t, Options{})
-	errs := make(chan error)
-	query := func() {
-		_, _, err := l.query(t.Context())
-		errs <- err
-	}
-	go query()
-	l.read(1)
-	for range 20 {
-		go query()
-	}
-	l.read(20)
-	require.LessOrEqual(t, l.inlineReads(), inline+1)
-	l.send(0)
-	require.NoError(t, <-errs)
-	require.Equal(t, readGoroutine, l.readTurn.owner.Load(), "responses are due")
-	l.send(make([]byte, 20)...)
-	for range 20 {
-		require.NoError(t, <-errs)
-	}
-	require.Zero(t, l.Load())
-}
-
 func TestPartOfAFrameIsKeptWhenTheReaderChanges(t *testing.T) {
 	news := event(t, "news", "0123456789")
 	for cut := 1; cut < len(news); cut++ {

@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"context"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,22 +106,17 @@ func TestAServerThatIsNotParkedAnyMore(t *testing.T) {
 func TestAServerIsKeptParkedAfterAConnectionThatWasNotMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
-		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
-			nc, err := srv.Dial(ctx)
-			if srv.Conns() > 1 {
-				nc = newDeaf(nc, 1) // the probe
-			}
-			return nc, err
-		}, pool.Options{})
+		s := connect(t, to(srv), pool.Options{})
 		connect(t, to(srv), pool.Options{Parking: parking.Always})
 		synctest.Wait()
 		before := srv.Requests(codec.OpUpdate)
+		srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Drop: true, Times: 1})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := s.Dedicated(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		synctest.Wait()
-		require.Equal(t, before+1, srv.Requests(codec.OpUpdate), "by way of the shared connection")
+		require.Equal(t, before+2, srv.Requests(codec.OpUpdate), "again by way of the shared connection")
 	})
 }
 

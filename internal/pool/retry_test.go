@@ -3,7 +3,6 @@ package pool_test
 import (
 	"context"
 	"errors"
-	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -140,48 +139,19 @@ func TestARetryEndsWithoutAServer(t *testing.T) {
 	}
 }
 
-// deaf is a connection whose other end reads some writes only.
-type deaf struct {
-	net.Conn
-	writes int // left
-	closed chan struct{}
-	once   *sync.Once
-}
-
-func newDeaf(nc net.Conn, writes int) net.Conn {
-	return &deaf{Conn: nc, writes: writes, closed: make(chan struct{}), once: new(sync.Once)}
-}
-
-func (d *deaf) Write(p []byte) (int, error) {
-	if d.writes > 0 {
-		d.writes--
-		return d.Conn.Write(p)
-	}
-	<-d.closed
-	return 0, net.ErrClosed
-}
-
-func (d *deaf) Close() error {
-	d.once.Do(func() { close(d.closed) })
-	return d.Conn.Close()
-}
-
 // Sent is about all attempts, not only the last.
 func TestACallThatWasSentOnceMayHaveBeenExecuted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
-		dials := 0
-		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
-			nc, err := srv.Dial(ctx)
-			if dials++; dials > 1 {
-				nc = newDeaf(nc, 2) // before those of callers
-			}
-			return nc, err
-		}, pool.Options{MaxRetries: 1, StallTimeout: time.Second})
+		s := connect(t, to(srv), pool.Options{})
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Disconnect: true, Times: 1})
-		r := s.query(t.Context(), "k")
-		require.ErrorIs(t, r.err, conn.ErrStalled, "the second attempt")
-		require.True(t, r.sent)
+		cl := s.calls.Get()
+		require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
+		attempts := 0
+		cl.Stale = func() bool { attempts++; return attempts == 2 }
+		_, sent, err := s.Do(t.Context(), cl)
+		require.ErrorIs(t, err, conn.ErrStale, "the second attempt")
+		require.True(t, sent)
 		require.Equal(t, 1, s.queries(srv))
 	})
 }
