@@ -12,6 +12,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pool"
 )
 
@@ -27,7 +28,10 @@ func TestPoolsAndSubscriptionsHaveTheFieldsOfAConfig(t *testing.T) {
 			f.SetInt(int64(i+1) * int64(time.Hour))
 		}
 	}
-	o := poolOptions("s:1", cfg, new(conn.Calls))
+	calls := conn.NewCalls(nil)
+	o := poolOptions("s:1", cfg, calls)
+	at := dial.Address{Network: "tcp", Address: "s:1"}
+	require.Equal(t, dial.Target{Server: "s:1", Address: at, Dialer: o.Dialer, Calls: calls}, o.Target)
 	require.Equal(t, cfg.ConnectTimeout, o.Dialer.Timeout)
 	p := pool.New(o)
 	defer p.Close()

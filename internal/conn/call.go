@@ -69,7 +69,7 @@ type Calls struct {
 	pool  sync.Pool
 }
 
-// knownSize is a value size, and the server that has told it, if one has.
+// knownSize is a value size, nil if it is not known, and the server that has told it, if one has.
 type knownSize struct {
 	size   Size
 	server string
@@ -78,25 +78,21 @@ type knownSize struct {
 // NewCalls returns the Calls of a value size. If it is nil, the first server tells it.
 func NewCalls(s Size) *Calls {
 	p := &Calls{}
-	if s != nil {
-		p.known.Store(&knownSize{size: s})
-	}
+	p.known.Store(&knownSize{size: s})
 	return p
 }
 
 // Size returns the value size, or nil if it is not known yet. It is known before a connection is ready.
-func (p *Calls) Size() Size {
-	if k := p.known.Load(); k != nil {
-		return k.size
-	}
-	return nil
-}
+func (p *Calls) Size() Size { return p.known.Load().size }
 
 // Learn makes s, which a server has told, the value size if it is not known yet. It returns the value size, and the
 // server that has told that; "" if NewCalls was given it.
 func (p *Calls) Learn(s Size, server string) (size Size, teller string) {
-	p.known.CompareAndSwap(nil, &knownSize{s, server})
 	k := p.known.Load()
+	if k.size == nil {
+		p.known.CompareAndSwap(k, &knownSize{s, server})
+		k = p.known.Load() // another connection may have been quicker
+	}
 	return k.size, k.server
 }
 
