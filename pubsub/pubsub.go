@@ -65,15 +65,12 @@ func WithOverflow(policy Overflow) Option {
 	return func(o *pubsub.SubscribeOptions) { o.DropNewest = policy == DropNewest }
 }
 
-// Message is what a [Subscription] delivers: a published message, or a gap.
-type Message struct {
-	Server  string // the server that sent it, as in Config.Servers
-	Channel string // the channel
-	Payload []byte // a copy that belongs to the receiver; nil for a gap
-	// Gap says that messages may be missing: the connection to Server was lost, and the
-	// subscription is active again. A gap comes before any message of the new connection.
-	Gap bool
-}
+// Message is what a [Subscription] delivers: a published message, or a gap. Its fields are Server, the server that sent
+// it, as in Config.Servers; Channel; Payload, a copy that belongs to the receiver, nil for a gap; and Gap.
+//
+// Gap says that messages may be missing: the connection to Server was lost, and the subscription is active again. A gap
+// comes before any message of the new connection.
+type Message = pubsub.Message
 
 // Subscription is a queue of the messages of one channel. Client.Subscribe makes one. It is safe for
 // concurrent use. Each message goes to one caller of Next.
@@ -89,10 +86,7 @@ func New(sub *pubsub.Subscription) *Subscription { return &Subscription{sub} }
 //
 // The error is that of ctx, or matches throttr.ErrClosed if the subscription or its client is closed and
 // the queue is empty.
-func (s *Subscription) Next(ctx context.Context) (Message, error) {
-	m, err := s.sub.Next(ctx)
-	return Message(m), err
-}
+func (s *Subscription) Next(ctx context.Context) (Message, error) { return s.sub.Next(ctx) }
 
 // Messages returns an iterator that calls Next until Next fails. The last pair holds that error.
 func (s *Subscription) Messages(ctx context.Context) iter.Seq2[Message, error] {

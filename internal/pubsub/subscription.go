@@ -11,7 +11,7 @@ import (
 
 // Message is what a [Subscription] delivers: a published message, or a gap.
 type Message struct {
-	Server  string // the server that sent it
+	Server  string // the server that sent it, as in Config.Servers
 	Channel string // the channel
 	Payload []byte // a copy that belongs to the reader; nil for a gap
 	// Gap says that messages may be missing: the connection to Server was lost, and the
