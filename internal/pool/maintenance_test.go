@@ -49,6 +49,7 @@ func TestAnOldConnectionIsKeptUntilThereIsAnother(t *testing.T) {
 			s := connect(t, g.dial, pool.Options{
 				MaxConns: maxConns, MaxRetries: -1, MaxConnAge: time.Minute, HealthInterval: time.Second, MaxBackoff: time.Second,
 			})
+			s.grow(g.srv) // if it may: all are too old at a time then
 			g.fail.Store(true)
 			for range 300 {
 				time.Sleep(time.Second)
