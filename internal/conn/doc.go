@@ -45,7 +45,8 @@
 // The reader goroutine decodes the responses, accounts for them, and wakes the callers. After a read that completed
 // a single call, it gives the read side up, and the next caller reads its own response in Wait. It continues when
 // others wait, or when no caller reads for a while. All use the same buffer, so that a frame may begin with one
-// reader and end with another.
+// reader and end with another. A response that can be of any length goes to Call.Decode part by part, and
+// the goroutine that reads waits until that has returned.
 //
 // A caller whose context ends abandons its call: a queued one is dropped when its turn comes, and the response to one
 // in flight is received and dropped.
