@@ -338,9 +338,11 @@ func TestAnUnusedRateLimitEndsItsProbing(t *testing.T) {
 		}
 		used := weak.Make(limiter)
 		limiter = nil
-		time.Sleep(time.Minute)
-		runtime.GC()
-		require.Nil(t, used.Value())
+		for wait := 0; used.Value() != nil; wait++ { // a goroutine that is about to end may keep it for a moment
+			require.Less(t, wait, 5)
+			time.Sleep(time.Minute)
+			runtime.GC()
+		}
 		asked := store.asked.Load()
 		time.Sleep(time.Hour)
 		require.Equal(t, asked, store.asked.Load())
