@@ -31,14 +31,10 @@ const (
 
 // String returns the name of the policy, such as "drop oldest".
 func (o Overflow) String() string {
-	switch o {
-	case DropOldest:
-		return "drop oldest"
-	case DropNewest:
-		return "drop newest"
-	default:
+	if o > DropNewest {
 		return fmt.Sprintf("overflow %d", uint8(o))
 	}
+	return [...]string{"drop oldest", "drop newest"}[o]
 }
 
 // Option is an option of Client.Subscribe.
