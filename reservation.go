@@ -53,7 +53,7 @@ func (r *RateLimit) reserve(ctx context.Context, waits bool, takes []Take) (rv *
 	}
 	rv.takes = t.takes
 	rv.results = t.results
-	rv.counts = t.appendCounted(rv.room.counts[:0])
+	rv.counts = t.appendCounts(rv.room.counts[:0])
 	rv.index = t.index
 	ok = t.granted
 	rv.settled.Store(!ok)
@@ -61,20 +61,25 @@ func (r *RateLimit) reserve(ctx context.Context, waits bool, takes []Take) (rv *
 	return rv, ok, nil
 }
 
-// appendCounted appends what was counted of the merged takes, and then of those of shadow limits.
-func (t *taking) appendCounted(counts []counted) []counted {
+// appendCounts appends what was counted of each of the merged takes, and then of the shadow takes.
+func (t *taking) appendCounts(counts []counted) []counted {
 	counts = slices.Grow(counts, len(t.merged)+len(t.shadows))
 	for i := range t.merged {
-		var c counted
-		if t.granted && t.decided.by != nil {
-			c = counted{t.decided.by, &t.decided.takes[i], t.decided.windows[i].ID}
-		}
-		counts = append(counts, c)
+		counts = append(counts, t.counted(i))
 	}
 	for i := range t.shadows {
-		counts = t.shadows[i].appendCounted(counts)
+		counts = append(counts, t.shadows[i].counted(0))
 	}
 	return counts
+}
+
+// counted returns what was counted of a merged take.
+func (t *taking) counted(at int) counted {
+	d := &t.decided
+	if d.by == nil || !t.granted {
+		return counted{}
+	}
+	return counted{d.by, &d.takes[at], d.windows[at].ID}
 }
 
 // Reserve makes all takes, or none of them, like [RateLimit.TakeAll]. If ok, the caller settles the

@@ -139,7 +139,10 @@ func TestShadowLimitsBesideOthers(t *testing.T) {
 		require.EqualValues(t, 5, count(strict))
 		require.NoError(t, rv.Cancel(ctx))
 		require.EqualValues(t, 4, count(strict))
-		require.NoError(t, reserve(t, limiter, strict.For("k", 1)).Commit(ctx, 3))
+		seen.events = nil
+		all := throttr.Limit{Name: "all", Max: throttr.Unlimited, Scale: time.Minute, Shadow: true} // no store is asked
+		require.NoError(t, reserve(t, limiter, all.For("k", 9), strict.For("k", 1)).Commit(ctx, 5, 3))
+		require.Equal(t, []string{"all allowed", "new allowed", "all settled", "new settled"}, kinds())
 		require.EqualValues(t, 7, count(strict))
 
 		begun := time.Now()
