@@ -149,19 +149,33 @@ func TestAHashOfRenewedPlacesStays(t *testing.T) {
 	expect(t, p.Used == 0, "%+v", p)
 }
 
-// A claim looks whether its data set is that of the server only if the server does not know all places that are held,
-// as that takes long.
+// As it takes long, a claim looks whether its data set is that of the server only if the server does not know all places
+// that are held, or if it is strict: also one that only renews, so that the wait of a lease is over when places are wanted.
 func TestPlacesThatAreNotKnownShowAnotherDataSet(t *testing.T) {
 	const birth = 1_000_000
 	s := testkit.StartRedis(t)
 	b := redisbackend.New(connect(t, s))
-	s.Must(t, "SET", "throttr:{b}:born1", fmt.Sprint("0 ", birth)) // by another server
-	claim := window.Claim{Key: "k", Process: "p", Lease: time.Minute, HeldMax: 5, Wants: []window.Want{{N: 1, Max: 5}}}
-	for known, held := range []uint64{0, 1, 3} {
-		claim.Seq++
-		claim.Held = held
-		p := exchange(t, b, claim)
-		missing := int(held) > known
-		expect(t, p.Forgotten == missing && (p.DataSet != birth) == missing && p.Tokens != nil, "%d of %d are known: %+v", known, held, p)
+	want := []window.Want{{N: 1, Max: 5}}
+	for i, step := range []struct {
+		held           uint64
+		strict         bool
+		wants          []window.Want
+		looks, forgets bool
+	}{
+		{held: 0, wants: want},
+		{held: 1, wants: want}, // this is known
+		{held: 3, wants: want, looks: true, forgets: true},
+		{held: 4},
+		{held: 4, strict: true, looks: true},
+		{held: 0, strict: true},
+	} {
+		s.Must(t, "SET", "throttr:{b}:born1", fmt.Sprint("0 ", birth)) // by another server
+		p := exchange(t, b, window.Claim{
+			Key: "k", Process: "p", Seq: uint64(i + 1), Lease: time.Minute, HeldMax: 5,
+			Held: step.held, Strict: step.strict, Wants: step.wants,
+		})
+		looked := p.DataSet != birth
+		expect(t, looked == step.looks && p.Forgotten == step.forgets, "%+v: %+v", step, p)
+		expect(t, (p.Grace > 0) == (step.strict && looked) && len(p.Tokens) == len(step.wants), "%+v: %+v", step, p)
 	}
 }

@@ -86,8 +86,8 @@
 //
 // A data set is another one after FLUSHALL, after a restart of the server, whatever it had saved, when another server
 // has become the primary, and when replication begins or has ended for an hour: then the server has another
-// replication id. Strict claims look for that, and claims of processes whose places the server does not know; all are
-// told. For a lease after it was created, strict claims are granted nothing. A prefix or slot that was
+// replication id. Strict claims that do more than give back look for that, and claims of processes whose places the
+// server does not know; all are told. For a lease after it was created, strict claims are granted nothing. A prefix or slot that was
 // never used is as old as its server has been up, unless that was a replica, or has run FLUSHALL, FLUSHDB, SWAPDB,
 // CONFIG RESETSTAT, CLUSTER SETSLOT or DELSLOTS, as redis-cli does for a slot whose node is gone. (Redis 6 does not
 // say which of the last three it has run.) A slot that moves to another server is another data set, and fails with

@@ -115,9 +115,13 @@ local function make()
   local line = waits == 1 and cmsgpack.unpack(call('HGET', key, 'q')) or {}
   if seq <= last then return pack('<ddd', 1, sum, waiting(line)) end
 
-  -- To ask for the identity of the server takes long. Strict claims do before they are granted anything, and so do those
-  -- that hold places that are not known: these may have been lost with the data. Others take the birth as it is.
-  if not verified and (held > known or next_run < #claim and (strict == 1 or not record)) then verify() end
+  -- To ask for the identity of the server takes long. Strict claims do, unless they only give back: so the wait of a
+  -- lease begins with the next renewal, and not when somebody wants a place. So do those that hold places that are not
+  -- known: these may have been lost with the data. Others take the birth as it is.
+  local has_wants = next_run < #claim
+  if not verified and (held > known or has_wants and not record or strict == 1 and (has_wants or held > 0)) then
+    verify()
+  end
 
   -- Register what the process holds.
   local said = 0
