@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -248,6 +249,15 @@ func TestCloseEndsWhateverIsUnderWay(t *testing.T) {
 		"a stream whose decoder closes the pool": {func(*gate) {}, func(s subject) error {
 			_, _, err := s.list(s.t.Context(), func(string) bool {
 				s.Close() // does not wait for the decoder that calls it
+				return true
+			})
+			return err
+		}, 1},
+		"a stream whose parts are taken one by one": {func(g *gate) {
+			g.srv.Inject(mockserver.Fault{Op: codec.OpList, Replace: encode(t, records(slices.Repeat([]int{1}, 100)...))})
+		}, func(s subject) error {
+			_, _, err := s.list(s.t.Context(), func(string) bool {
+				time.Sleep(200 * time.Millisecond) // less than the grace
 				return true
 			})
 			return err

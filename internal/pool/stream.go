@@ -55,7 +55,8 @@ func (p *Pool) stream(ctx context.Context, permits chan struct{}, r codec.Reques
 	if err := p.acquirePermit(ctx, permits); err != nil {
 		return false, err
 	}
-	s := &stream{pool: p, parts: make(chan struct{}), taken: make(chan struct{}, 1)}
+	wanted, leave := context.WithCancel(context.Background())
+	s := &stream{wanted: wanted, parts: make(chan struct{}), taken: make(chan struct{}, 1)}
 	cl.Decode = func(src []byte) (n int, done bool, err error) {
 		if n, done, err = decode(src); err == nil {
 			err = s.hand()
@@ -69,14 +70,16 @@ func (p *Pool) stream(ctx context.Context, permits chan struct{}, r codec.Reques
 		}
 	}
 	if err != nil {
+		leave()
 		<-permits
 		return false, p.unlessClosed(err)
 	}
 	c.Retire() // it ends with the call
-	wanted, leave := context.WithCancel(context.Background())
+	stop := context.AfterFunc(p.ctx, func() { time.AfterFunc(conn.CloseGrace, leave) })
 	go func() {
 		defer close(s.parts)
 		defer func() { <-permits }()
+		defer stop()
 		s.sent, s.err = p.awaitLast(wanted, c, cl)
 	}()
 	defer time.AfterFunc(leftTime, leave)
@@ -108,9 +111,9 @@ func (p *Pool) acquirePermit(ctx context.Context, permits chan struct{}) error {
 // stream is a call that has a connection to itself: on a shared connection, the requests behind it would wait until the
 // last byte of the response was decoded.
 type stream struct {
-	pool  *Pool
-	parts chan struct{} // the caller is to take a part; closed when the connection has ended
-	taken chan struct{} // the caller has taken it; closed when the caller has returned
+	wanted context.Context // ends leftTime after the caller has returned, or CloseGrace after Close
+	parts  chan struct{}   // the caller is to take a part; closed when the connection has ended
+	taken  chan struct{}   // the caller has taken it; closed when the caller has returned
 
 	// For the caller, once parts is closed.
 	sent bool  // a byte of the request has left
@@ -147,8 +150,8 @@ func (s *stream) follow(ctx context.Context, take func() bool) (sent bool, err e
 	}
 }
 
-// hand has the caller take a part, unless it has returned. A caller that takes its time delays Close for CloseGrace at
-// most.
+// hand has the caller take a part, unless it has returned. It does not wait for a caller that takes its time once the
+// stream is not wanted any more.
 func (s *stream) hand() error {
 	select {
 	case s.parts <- struct{}{}:
@@ -157,13 +160,10 @@ func (s *stream) hand() error {
 	}
 	select {
 	case <-s.taken:
-		return nil
-	case <-s.pool.ctx.Done():
+	case <-s.wanted.Done():
 	}
-	select {
-	case <-s.taken:
-		return nil
-	case <-time.After(conn.CloseGrace):
+	if s.wanted.Err() != nil { // both may have happened
 		return window.ErrClosed
 	}
+	return nil
 }
