@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/mockserver"
@@ -65,6 +67,43 @@ func TestActionsThatAreLateEndTheirConnection(t *testing.T) {
 		require.EqualValues(t, 2, w.Count, "the window that was opened is looked up")
 		require.Zero(t, requests.take()[codec.OpInsert])
 		require.NotSame(t, first, l.current.Load())
+	})
+}
+
+// pausing is a network connection whose client stops once for a while, behind a read.
+type pausing struct {
+	net.Conn
+	pause *atomic.Int64
+}
+
+func (p pausing) Read(b []byte) (int, error) {
+	n, err := p.Conn.Read(b)
+	time.Sleep(time.Duration(p.pause.Swap(0)))
+	return n, err
+}
+
+func TestAResponseThatIsNoticedLateSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		var pause atomic.Int64
+		o := options(t, srv)
+		o.Servers[0] = newPool(t, o.Calls, parking.Never, func(ctx context.Context) (net.Conn, error) {
+			nc, err := srv.Dial(ctx)
+			return pausing{nc, &pause}, err
+		})
+		s := slotsOf(t, start(t, o), "k")
+		for after, counted := range map[time.Duration]bool{s.bands.Guard - 1: true, s.bands.Guard: false} {
+			p := s.planned(t)
+			pause.Store(int64(after))
+			out := s.countOne(t, p)
+			require.Equal(t, counted, out.err == nil, "%v after the lookup", after)
+			if !counted {
+				require.ErrorIs(t, out.err, errLate)
+				require.True(t, out.sent)
+			}
+			time.Sleep(s.bands.Scale)
+			s.forget()
+		}
 	})
 }
 
