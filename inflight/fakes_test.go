@@ -205,6 +205,12 @@ func (r *told) options(opts ...inflight.Option) []inflight.Option {
 		if e.Key != "" {
 			text = fmt.Sprintf("%s %s %d of %v: waited %v, held %v", text, e.Key, e.N, e.Limit, e.Waited, e.Held)
 		}
+		switch e.Kind {
+		case inflight.Acquired, inflight.Denied:
+			text += fmt.Sprintf(", in use %d", e.InUse)
+		case inflight.Failed:
+			text += ": " + e.Err.Error()
+		}
 		r.events = append(r.events, text)
 	}))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/testkit/race"
+	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -37,10 +38,11 @@ func TestPlacesInMemoryAllocateLittle(t *testing.T) {
 	}
 }
 
-// Contexts end with the place, and places do not end with the context.
+// However the backend is wrapped, its places are those of all who use it. Contexts end with the place, and places do not
+// end with the context.
 func TestUpToMaxPlacesAreHeld(t *testing.T) {
 	each(t, func(t *testing.T, b window.Backend) {
-		one, two := newLimiter(t, b), newLimiter(t, b)
+		one, two := newLimiter(t, b), newLimiter(t, lease.New(b))
 		type key struct{}
 		parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, 7))
 		a, err := one.Acquire(parent, "k", exports, 1)
@@ -154,6 +156,8 @@ func TestMemoryLosesNoData(t *testing.T) {
 		l := newLimiter(t, b, inflight.WithStrict())
 		h := acquire(t, l, "k", exports, 1)
 		require.False(t, h.Degraded())
+		now = now.Add(2 * window.MaxLease)
+		denied(t, newLimiter(t, b), "k", exports, 2)
 		require.NoError(t, b.Close())
 		for _, key := range []string{"k", "other"} {
 			require.ErrorIs(t, <-waits(t.Context(), l, key, exports, 1), throttr.ErrClosed)
@@ -273,10 +277,10 @@ func TestAReleaseWakesWhoeverStillWaits(t *testing.T) {
 		events := told.all()
 		slices.Sort(events[3:5]) // they come at one time
 		require.Equal(t, []string{
-			"acquired k 2 of exports: 2 at a time: waited 0s, held 0s",
-			"denied k 1 of exports: 2 at a time: waited 0s, held 0s",
-			"failed k 2 of exports: 2 at a time: waited 500ms, held 0s",
-			"acquired k 1 of exports: 2 at a time: waited 1.001s, held 0s",
+			"acquired k 2 of exports: 2 at a time: waited 0s, held 0s, in use 2",
+			"denied k 1 of exports: 2 at a time: waited 0s, held 0s, in use 2",
+			"failed k 2 of exports: 2 at a time: waited 500ms, held 0s: context deadline exceeded",
+			"acquired k 1 of exports: 2 at a time: waited 1.001s, held 0s, in use 1",
 			"released k 2 of exports: 2 at a time: waited 0s, held 1.501s",
 			"released k 1 of exports: 2 at a time: waited 0s, held 1s",
 		}, events)

@@ -139,6 +139,7 @@ func TestAStrictLimiterWithAPolicyGrantsApart(t *testing.T) {
 		require.True(t, second.Valid(), "what the policy has granted is its own")
 		second.Release()
 		require.Zero(t, shares.Stats().InUse)
+		acquire(t, shares, "k", exports, 2)
 	})
 }
 
@@ -198,6 +199,10 @@ func TestALossDuringAnOutageIsNoticed(t *testing.T) {
 			require.NoError(t, h.Context().Err())
 			require.Equal(t, 2-losses, r.used("k"))
 			require.Equal(t, losses, l.Stats().Losses)
+			time.Sleep(exports.Lease)
+			r.losesItsData()
+			time.Sleep(exports.Lease)
+			require.Equal(t, losses+1, l.Stats().Losses)
 		})
 	}
 }

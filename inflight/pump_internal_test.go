@@ -39,7 +39,8 @@ func (p *pump) exchange(now time.Duration, a window.Places, meanwhile ...func())
 }
 
 // An answer that arrives after the time of what was held is over does not bring it back, although the store has
-// renewed it: the holder may have seen that it is not valid. One that arrives a lease late grants nothing.
+// renewed it: the holder may have seen that it is not valid. One that arrives a lease late grants nothing. What a strict
+// store has no room for is lost.
 func TestWhatIsLostStaysLost(t *testing.T) {
 	p := leased(time.Second, options{}, func(*Hold) {})
 	w := p.adds(1, 1, false)
@@ -56,6 +57,18 @@ func TestWhatIsLostStaysLost(t *testing.T) {
 	require.Zero(t, p.begin(end, 1).Held)
 	p.answered(end+time.Second, &window.Places{Tokens: []uint64{8}, Used: 1})
 	require.Equal(t, refused, late.state)
+
+	for _, end := range []func(){
+		func() { p.answered(time.Second/2+1, &window.Places{Lost: true}) },
+		func() { p.failed(time.Second, errLate, failing) }, // a policy keeps only what is held
+	} {
+		p = leased(time.Second, options{policy: Share}, func(*Hold) {})
+		w = p.adds(1, 1, false)
+		p.exchange(0, window.Places{Tokens: []uint64{7}, Used: 1})
+		p.begin(time.Second/2, 1)
+		end()
+		require.Equal(t, lost, w.state)
+	}
 }
 
 // Whoever waits behind others needs no exchange.
@@ -63,12 +76,15 @@ func TestWantsBehindOneThatWaitsAskNobody(t *testing.T) {
 	p := leased(time.Second, options{}, func(*Hold) {})
 	first := p.adds(1, 1, true)
 	p.exchange(0, window.Places{Used: 1, Waiting: 1})
-	require.Positive(t, p.due())
+	require.Equal(t, time.Millisecond+time.Second/8, p.due(), "it asks again")
 	p.adds(1, 1, true)
 	require.Equal(t, refused, p.adds(1, 1, false).state)
-	require.Positive(t, p.due())
+	require.Equal(t, time.Millisecond+time.Second/8, p.due())
 	p.cancel(first)
 	require.Zero(t, p.due(), "the store keeps room for the first in line")
+	var late *Hold
+	p.exchange(0, window.Places{Used: 1, Waiting: 1}, func() { late = p.adds(1, 1, false) })
+	require.Equal(t, refused, late.state, "the other one is in line now")
 }
 
 // A want that is given up during its exchange does not keep others from asking. The store is told that it keeps a
@@ -95,6 +111,12 @@ func TestAWantThatIsGivenUpDuringItsExchangeBlocksNobody(t *testing.T) {
 		require.Zero(t, p.due(), "at once, and not after a lease")
 		require.Equal(t, &window.Claim{Key: "k", Seq: 1, Lease: time.Second, Wants: []window.Want{}}, p.begin(time.Millisecond, 1))
 	}
+
+	p = leased(time.Second, options{}, func(*Hold) {})
+	one, _ := p.adds(1, 2, false), p.adds(1, 2, false)
+	p.exchange(0, window.Places{Tokens: []uint64{7, 8}, Used: 2})
+	p.exchange(time.Millisecond, window.Places{Used: 2}, func() { p.cancel(one) })
+	require.Zero(t, p.due(), "what is released during an exchange is free at once, although more is held")
 }
 
 // Those who have gone are not kept in memory by a pump that goes on, with the values of their ctx.
@@ -161,6 +183,13 @@ func TestThePauseAfterFailuresGrows(t *testing.T) {
 		fail(10)
 		p.adds(1, 2, false)
 		require.Zero(t, p.due(), "whoever has just come knows of no failure")
+		p.exchange(now, window.Places{Tokens: []uint64{0, 7}, Used: 1})
+		fail(10)
+		p.begin(now, 1)
+		p.failed(now, window.ErrRange, mistaken)
+		require.Equal(t, now+share(lease, renewShare), p.due(), "what is held is renewed")
+		now += lease / 8
+		fail(10) // a store that answers is there
 	}
 }
 

@@ -58,6 +58,7 @@ func TestCountsAreRemoved(t *testing.T) {
 		err := l.claim("p", window.Claim{Key: fmt.Sprint(i), Wants: wants(1, 1)}).Err
 		require.Equal(t, i == 3, err == window.ErrFull)
 	}
+	require.NoError(t, l.claim("", window.Claim{Key: "more"}).Err, "it is read")
 	l.now += time.Minute // nobody has renewed them
 	require.NoError(t, l.claim("p", window.Claim{Key: "more", Wants: wants(1, 1)}).Err)
 	require.Len(t, l.counts, 1)
@@ -76,7 +77,7 @@ func TestPlacesWithoutALeaseAreListed(t *testing.T) {
 	require.Equal(t, window.ListedPlaces{Key: "k", Name: "n", Used: 2, ByProcess: holders}, listed)
 }
 
-// The first in line is woken once, when there is room for it, until it asks again.
+// The first in line is woken once, when there is room for it, until it asks again. It may have become the first.
 func TestWhoeverIsWokenInVainIsNotWokenAgain(t *testing.T) {
 	l := newTested()
 	l.claim("holds", window.Claim{Wants: wants(5, 5)})
@@ -89,4 +90,9 @@ func TestWhoeverIsWokenInVainIsNotWokenAgain(t *testing.T) {
 		l.claim("holds", window.Claim{Held: 5, HeldMax: 5})
 		l.woken = 0
 	}
+	l.claim("holds", window.Claim{Held: 4, HeldMax: 5})
+	require.Zero(t, l.woken)
+	require.Equal(t, time.Minute, l.claim("small", window.Claim{Wants: wants(5, 1)}).Next)
+	l.claim("waits", window.Claim{})
+	require.Equal(t, 1, l.woken)
 }
