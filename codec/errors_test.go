@@ -2,9 +2,9 @@ package codec_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -156,7 +156,6 @@ func TestFramesAtTheBoundsAreEncoded(t *testing.T) {
 // A length that no frame can have is an error as soon as it is read: its bytes may never
 // come.
 func TestLengthsOutOfBoundsAreMalformedAtOnce(t *testing.T) {
-	head := func(before []byte, length uint64) []byte { return binary.LittleEndian.AppendUint64(before, length) }
 	set := append([]byte{0x05, 0x04}, 1, 0, 0, 0, 0, 0, 0, 0, 255)
 	get := append([]byte{0x01, 0x04}, 1, 0, 0, 0, 0, 0, 0, 0)
 	event := []byte{0x19, 255}
@@ -175,7 +174,7 @@ func TestLengthsOutOfBoundsAreMalformedAtOnce(t *testing.T) {
 			fixed := uint64(len(tt.before)) + 8 + tt.names
 			g := golden{tt.name, 8, tt.like, ""}
 			for _, length := range []uint64{math.MaxUint64, math.MaxUint64 - fixed + 1, math.MaxInt64, math.MaxInt64 - fixed, 1 << 32, 8096, 8097 - fixed} {
-				src := head(bytes.Clone(tt.before), length)
+				src := slices.Concat(tt.before, little(length))
 				_, n, err := g.decode(src)
 				require.Zero(t, n)
 				require.ErrorIs(t, err, codec.ErrMalformed, "length %d", length)
@@ -188,7 +187,7 @@ func TestLengthsOutOfBoundsAreMalformedAtOnce(t *testing.T) {
 				allocs := testing.AllocsPerRun(10, func() { _, _, _ = g.decode(src) })
 				require.LessOrEqual(t, allocs, 3.0, "only the error allocates")
 			}
-			_, _, err := g.decode(head(bytes.Clone(tt.before), 8096-fixed))
+			_, _, err := g.decode(slices.Concat(tt.before, little(8096-fixed)))
 			require.ErrorIs(t, err, codec.ErrShort, "a frame of 8096 bytes is allowed")
 		})
 	}

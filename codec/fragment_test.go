@@ -16,13 +16,13 @@ import (
 // The offset of an error is the same for a whole response and for one in pieces, and the
 // error stays.
 func TestMalformedFragmentErrorsNameTheOffset(t *testing.T) {
-	list := unhex(t, readRecorded(t).List)
+	list := recorded(t, "list")
 	with := func(offset int, b byte) []byte {
 		src := bytes.Clone(list)
 		src[offset] = b
 		return src
 	}
-	second := bytes.Index(list, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, 2), 56))
+	second := bytes.Index(list, little(2, 56))
 	require.Positive(t, second)
 	for _, tt := range []struct {
 		name string
@@ -67,23 +67,27 @@ func feed(d *codec.ListDecoder[uint16], src []byte, piece int) error {
 	return nil
 }
 
-// hostile are beginnings of responses that announce more than can arrive.
-func hostile() map[string][]byte {
-	huge := binary.LittleEndian.AppendUint64(nil, math.MaxUint64)
-	one := binary.LittleEndian.AppendUint64(nil, 1)
-	entry := make([]byte, 237)
-	return map[string][]byte{
-		"fragments":              slices.Concat([]byte{1}, huge),
-		"empty fragments":        slices.Concat([]byte{1}, huge, one, make([]byte, 8)),
-		"entries":                slices.Concat([]byte{1}, one, one, huge),
-		"entries, some of them":  slices.Concat([]byte{1}, one, one, huge, entry, entry),
-		"fragments and entries":  slices.Concat([]byte{1}, huge, one, huge, entry),
-		"entries times the size": slices.Concat([]byte{1}, one, one, binary.LittleEndian.AppendUint64(nil, math.MaxUint64/13+2), entry),
+// little returns numbers as they are sent.
+func little(ns ...uint64) (b []byte) {
+	for _, n := range ns {
+		b = binary.LittleEndian.AppendUint64(b, n)
 	}
+	return b
 }
 
+// The beginnings of responses announce more than can arrive.
 func TestDecodersHoldWhatHasArrived(t *testing.T) {
-	for name, src := range hostile() {
+	const huge = math.MaxUint64
+	entry := make([]byte, 237)
+	for name, src := range map[string][]byte{
+		"fragments":              little(huge),
+		"empty fragments":        little(huge, 1, 0),
+		"entries":                little(1, 1, huge),
+		"entries, some of them":  slices.Concat(little(1, 1, huge), entry, entry),
+		"fragments and entries":  append(little(huge, 1, huge), entry...),
+		"entries times the size": append(little(1, 1, huge/13+2), entry...),
+	} {
+		src = append([]byte{1}, src...)
 		t.Run(name, func(t *testing.T) {
 			short := func(decode func() error) {
 				t.Helper()
@@ -102,7 +106,7 @@ func TestDecodersHoldWhatHasArrived(t *testing.T) {
 	}
 	t.Run("subscribers", func(t *testing.T) {
 		for _, count := range []uint64{1, 1 << 40, math.MaxUint64 / 40, math.MaxUint64} {
-			src := binary.LittleEndian.AppendUint64([]byte{1}, count)
+			src := append([]byte{1}, little(count)...)
 			_, _, err := codec.DecodeChannelResponse(src)
 			require.ErrorIs(t, err, codec.ErrShort)
 			require.LessOrEqual(t, testing.AllocsPerRun(10, func() { _, _, _ = codec.DecodeChannelResponse(src) }), 1.0)
@@ -112,12 +116,6 @@ func TestDecodersHoldWhatHasArrived(t *testing.T) {
 
 // What does not fit a bound can be refused before it arrives.
 func TestShortErrorsTellHowLongAFragmentIs(t *testing.T) {
-	numbers := func(ns ...uint64) (b []byte) {
-		for _, n := range ns {
-			b = binary.LittleEndian.AppendUint64(b, n)
-		}
-		return b
-	}
 	list := func(src []byte) error {
 		_, _, err := new(codec.ListDecoder[uint16]).Decode(src)
 		return err
@@ -132,14 +130,14 @@ func TestShortErrorsTellHowLongAFragmentIs(t *testing.T) {
 		src    []byte // after the status
 		want   int
 	}{
-		"entries":        {list, numbers(1, 1, 3), 16 + 3*13},
-		"some entries":   {list, append(numbers(1, 1, 3), entry...), 16 + 3*13},
-		"names":          {list, slices.Concat(numbers(1, 1, 3), entry, entry, entry), 16 + 3*13 + 3*200},
-		"a lot":          {list, numbers(1, 1, 1<<24), 16 + 13<<24},
-		"more than all":  {list, numbers(1, 1, math.MaxUint64), math.MaxInt},
-		"around zero":    {list, numbers(1, 1, math.MaxUint64/13+2), math.MaxInt},
-		"subscribers":    {channel, numbers(1000), 9 + 1000*40},
-		"too many of it": {channel, numbers(math.MaxUint64), math.MaxInt},
+		"entries":        {list, little(1, 1, 3), 16 + 3*13},
+		"some entries":   {list, append(little(1, 1, 3), entry...), 16 + 3*13},
+		"names":          {list, slices.Concat(little(1, 1, 3), entry, entry, entry), 16 + 3*13 + 3*200},
+		"a lot":          {list, little(1, 1, 1<<24), 16 + 13<<24},
+		"more than all":  {list, little(1, 1, math.MaxUint64), math.MaxInt},
+		"around zero":    {list, little(1, 1, math.MaxUint64/13+2), math.MaxInt},
+		"subscribers":    {channel, little(1000), 9 + 1000*40},
+		"too many of it": {channel, little(math.MaxUint64), math.MaxInt},
 	} {
 		err := c.decode(append([]byte{1}, c.src...))
 		require.Equal(t, &codec.ShortError{Need: c.want}, err, name)

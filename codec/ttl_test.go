@@ -10,26 +10,14 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// ttlOf calls TTLOf for a size that is known at run time, and returns text.
-func ttlOf(size int, d time.Duration) (string, time.Duration, error) {
-	switch size {
-	case 1:
-		return ttlText[uint8](d)
-	case 2:
-		return ttlText[uint16](d)
-	case 4:
-		return ttlText[uint32](d)
-	default:
-		return ttlText[uint64](d)
-	}
-}
-
+// ttlText is TTLOf with the text of the TTL and its duration.
 func ttlText[T codec.Value](d time.Duration) (string, time.Duration, error) {
 	ttl, err := codec.TTLOf[T](d)
 	return ttl.String(), ttl.Duration(), err
 }
 
 func TestTTLOfChoosesTheFinestExactUnit(t *testing.T) {
+	bySize := []func(time.Duration) (string, time.Duration, error){ttlText[uint8], ttlText[uint16], ttlText[uint32], ttlText[uint64]}
 	const longest = time.Duration(math.MaxInt64) // some 292 years
 	for _, tt := range []struct {
 		d                     time.Duration
@@ -60,7 +48,7 @@ func TestTTLOfChoosesTheFinestExactUnit(t *testing.T) {
 	} {
 		for i, want := range []string{tt.one, tt.two, tt.four, tt.eight} {
 			size := 1 << i
-			got, d, err := ttlOf(size, tt.d)
+			got, d, err := bySize[i](tt.d)
 			if want == "" {
 				require.ErrorIs(t, err, codec.ErrTTLRange, "%v in %d bytes is %v", tt.d, size, got)
 				continue
@@ -73,12 +61,12 @@ func TestTTLOfChoosesTheFinestExactUnit(t *testing.T) {
 }
 
 func TestTTLOfErrorSaysWhatWouldDo(t *testing.T) {
-	_, _, err := ttlOf(1, 65536)
+	_, _, err := ttlText[uint8](65536)
 	require.EqualError(t, err, "codec: TTL out of range: 65.536µs is not exact in any unit with a value size of 1, one of 4 would do")
-	_, _, err = ttlOf(2, 65536*time.Hour)
+	_, _, err = ttlText[uint16](65536 * time.Hour)
 	require.EqualError(t, err, "codec: TTL out of range: 65536h0m0s is not exact in any unit with a value size of 2, one of 4 would do")
 	for _, d := range []time.Duration{0, -1, math.MinInt64} {
-		_, _, err := ttlOf(8, d)
+		_, _, err := ttlText[uint64](d)
 		require.ErrorIs(t, err, codec.ErrTTLRange)
 		require.ErrorContains(t, err, "not positive")
 	}
