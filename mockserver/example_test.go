@@ -58,16 +58,21 @@ func start(opts ...mockserver.Option) (srv *mockserver.Server, conn net.Conn, en
 	return srv, conn, func() { srv.Close() }
 }
 
-// printer stands for a *testing.T.
-type printer struct{ cleanups []func() }
+// recorder stands for a *testing.T.
+type recorder struct {
+	cleanups []func()
+	errors   []string
+}
 
-func (p *printer) Helper()                           {}
-func (p *printer) Cleanup(f func())                  { p.cleanups = append(p.cleanups, f) }
-func (p *printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
-func (p *printer) Fatalf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+func (r *recorder) Helper()          {}
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Errorf(format string, args ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}
+func (r *recorder) Fatalf(format string, args ...any) { r.Errorf("fatal: "+format, args...) }
 
 func ExampleRunT() {
-	t := &printer{} // in a test: its *testing.T
+	t := &recorder{} // in a test: its *testing.T
 
 	srv := mockserver.RunT(t)
 	conn, err := srv.Dial(context.Background())
@@ -79,6 +84,7 @@ func ExampleRunT() {
 	fmt.Println("connection ended:", err)
 
 	t.cleanups[0]() // the test ends
+	fmt.Println(t.errors[0])
 	// Output:
 	// connection ended: <nil>
 	// mockserver: violation: H6: connection 1: op 0x20 kills a real server

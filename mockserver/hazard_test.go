@@ -1,10 +1,12 @@
 package mockserver_test
 
 import (
+	"encoding"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -119,34 +121,29 @@ func TestAResetBeforeTheAcceptIsAViolation(t *testing.T) {
 func TestResponsesThatAClientLeavesUnreadLeak(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		bubble(t, func(t *testing.T, srv *mockserver.Server) {
-			nc, err := srv.Dial(t.Context())
-			require.NoError(t, err)
-			_, err = nc.Write(flood(t, 64))
-			require.NoError(t, err)
-			synctest.Wait() // all of them are executed
-			_, err = io.ReadFull(nc, make([]byte, 14))
+			sending := func(n int) net.Conn {
+				nc, err := srv.Dial(t.Context())
+				require.NoError(t, err)
+				_, err = nc.Write(flood(t, n))
+				require.NoError(t, err)
+				synctest.Wait() // all of them are executed
+				return nc
+			}
+			nc := sending(64)
+			_, err := io.ReadFull(nc, make([]byte, 14))
 			require.NoError(t, err)
 			nc.Close()
 			synctest.Wait()
 			require.Equal(t, 50, srv.Leaked())
 
-			nc, err = srv.Dial(t.Context())
-			require.NoError(t, err)
-			_, err = nc.Write(flood(t, 10))
-			require.NoError(t, err)
-			synctest.Wait()
+			sending(10)
 			srv.Disconnect()
 			require.Zero(t, srv.Publish("*", nil), "nobody is left")
 			synctest.Wait()
 			require.Equal(t, 50, srv.Leaked(), "the server ended that connection")
 
-			nc, err = srv.Dial(t.Context())
-			require.NoError(t, err)
 			srv.Inject(mockserver.Fault{Delay: time.Hour})
-			_, err = nc.Write(flood(t, 10))
-			require.NoError(t, err)
-			synctest.Wait()
-			nc.Close()
+			sending(10).Close()
 			synctest.Wait()
 			require.Equal(t, 60, srv.Leaked())
 			require.NoError(t, srv.Restart(true))
@@ -167,22 +164,12 @@ func TestResponsesThatAClientLeavesUnreadLeak(t *testing.T) {
 			require.Eventually(t, func() bool { return srv.Requests(codec.OpQuery) == 65 && srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
 			require.Equal(t, 64, srv.Leaked())
 			nc = dialReal(t, srv)
-			require.Equal(t, strings.Repeat("00", 64), askReal(t, nc, 64, manyQueries(64)))
+			require.Equal(t, strings.Repeat("00", 64), askReal(t, nc, 64, slices.Repeat([]encoding.BinaryAppender{query("k")}, 64)...))
 			nc.Close()
 			require.Eventually(t, func() bool { return srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
 			require.Equal(t, 64, srv.Leaked(), "what was read does not leak")
 		})
 	}
-}
-
-// manyQueries is n requests.
-type manyQueries int
-
-func (n manyQueries) AppendBinary(dst []byte) ([]byte, error) {
-	for range n {
-		dst, _ = query("k").AppendBinary(dst)
-	}
-	return dst, nil
 }
 
 func TestLoadDuringTheStartIsAViolation(t *testing.T) {
@@ -208,19 +195,14 @@ func TestLoadDuringTheStartIsAViolation(t *testing.T) {
 					synctest.Wait()
 				}
 				if c.rule != "" {
-					requireRule(t, srv, c.rule)
+					require.Len(t, srv.Violations(), 1)
+					require.Equal(t, c.rule, srv.Violations()[0].Rule)
 				} else {
 					require.Empty(t, srv.Violations())
 				}
 			}, mockserver.WithHazard(mockserver.StartUp, true))
 		})
 	}
-}
-
-func requireRule(t *testing.T, srv *mockserver.Server, rule string) {
-	t.Helper()
-	require.Len(t, srv.Violations(), 1)
-	require.Equal(t, rule, srv.Violations()[0].Rule)
 }
 
 func TestTheUnitOfARecordThatIsGoneIsAStrayOne(t *testing.T) {
