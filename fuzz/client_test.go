@@ -25,15 +25,11 @@ func fuzzClient[T codec.Value](f *testing.F) {
 	for _, tr := range transcripts[T](f) {
 		f.Add(tr.received, 0, true)
 	}
-	var frames []codec.Frame
-	for _, r := range responses[T]() {
-		frames = append(frames, r)
-	}
-	all := encode(f, frames...)
+	all := encode(f, responses[T]()...)
 	f.Add(all, 1, true)
 	f.Add(append([]byte{1, 0, 0, 1, 0}, all...), 3, false)
 	event := encode(f, codec.Event[T]{Channel: []byte("*"), Payload: []byte("p")})
-	ok := encode(f, codec.Success, codec.QueryResponse[T]{Found: true, Quota: 9}, codec.GetResponse[T]{Found: true})
+	ok := encode[codec.Frame](f, codec.Success, codec.QueryResponse[T]{Found: true, Quota: 9}, codec.GetResponse[T]{Found: true})
 	f.Add(append(event, ok...), 2, true)
 	f.Add(append(ok[:len(ok):len(ok)], 0xff), 0, true)
 	f.Fuzz(func(t *testing.T, response []byte, piece int, probed bool) {

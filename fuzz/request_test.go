@@ -12,12 +12,6 @@ func FuzzRequest32(f *testing.F) { fuzzRequest[uint32](f) }
 func FuzzRequest64(f *testing.F) { fuzzRequest[uint64](f) }
 
 func fuzzRequest[T codec.Value](f *testing.F) {
-	for _, req := range requests[T]() {
-		src := encode(f, req)
-		f.Add(src)
-		f.Add(src[:len(src)-1])
-	}
-	f.Add(encode(f, requests[T]()...))
 	for _, tr := range transcripts[T](f) {
 		f.Add(tr.sent)
 	}

@@ -54,7 +54,7 @@ func unhex(tb testing.TB, s string) []byte {
 }
 
 // encode returns the bytes of all frames.
-func encode(tb testing.TB, frames ...codec.Frame) []byte {
+func encode[M codec.Frame](tb testing.TB, frames ...M) []byte {
 	var b []byte
 	var err error
 	for _, f := range frames {
@@ -62,32 +62,6 @@ func encode(tb testing.TB, frames ...codec.Frame) []byte {
 		require.NoError(tb, err)
 	}
 	return b
-}
-
-// requests has one request of every kind.
-func requests[T codec.Value]() []codec.Frame {
-	key := []byte("key")
-	ttl := codec.TTL[T]{Amount: 60, Unit: codec.Seconds}
-	return []codec.Frame{
-		codec.Insert[T]{Key: key, Quota: ^T(0), TTL: ttl},
-		codec.Query{Key: key},
-		codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Decrease, Value: 1, Key: key},
-		codec.Purge{},
-		codec.Set[T]{Key: key, TTL: ttl, Value: make([]byte, 255)},
-		codec.Get{Key: make([]byte, codec.MaxKey)},
-		codec.List{},
-		codec.Info{},
-		codec.Stat{Key: key},
-		codec.Stats{},
-		codec.Subscribe{Channel: key},
-		codec.Publish[T]{Channel: key, Payload: make([]byte, 255)},
-		codec.Unsubscribe{Channel: key},
-		codec.Connections{},
-		codec.Connection{ID: codec.ConnID{1, 2, 3}},
-		codec.Channels{},
-		codec.Channel{Name: key},
-		codec.WhoAmI{},
-	}
 }
 
 // responses has one response of every kind and form.
