@@ -176,29 +176,40 @@ func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 }
 
 func TestHitsWhoseRepliesComeAfterTheWindowSayNothing(t *testing.T) {
-	for _, test := range []struct {
-		delay time.Duration
-		ok    bool
-	}{
-		{1400 * time.Millisecond, true}, // less than a guard after the end of the window
-		{1501 * time.Millisecond, false},
+	l := fixed(time.Second, 10)
+	for name, count := range map[string]func(ctx context.Context, b *Backend) (w window.Window, sent bool, err error){
+		"a hit": func(ctx context.Context, b *Backend) (window.Window, bool, error) { return b.Hit(ctx, "k", l, 1) },
+		"takes that are made together": func(ctx context.Context, b *Backend) (window.Window, bool, error) {
+			windows := make([]window.Window, 2)
+			_, sent, err := b.TakeAll(ctx, []window.Take{l.For("k", 1), l.For("other", 1)}, windows)
+			return windows[0], sent, err
+		},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			srv := inMemory(t)
-			b := client(t, srv)
-			hits(t, b, 1, "k", fixed(time.Second, 10))
-			remove := srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: test.delay})
-			w, sent, err := b.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
-			if test.ok {
-				require.NoError(t, err)
-				require.EqualValues(t, 2, w.Count)
-				return
-			}
-			require.ErrorIs(t, err, ErrTooLate)
-			require.True(t, sent)
-			remove()
-			require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Second, 10)))
-		})
+		for _, test := range []struct {
+			delay time.Duration
+			ok    bool
+		}{
+			{1400 * time.Millisecond, true}, // less than a guard after the end of the window
+			{1501 * time.Millisecond, false},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				srv := inMemory(t)
+				b := client(t, srv)
+				hits(t, b, 1, "k", l)
+				hits(t, b, 1, "other", l)
+				remove := srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: test.delay})
+				w, sent, err := count(t.Context(), b)
+				if test.ok {
+					require.NoError(t, err, name)
+					require.EqualValues(t, 2, w.Count)
+					return
+				}
+				require.ErrorIs(t, err, ErrTooLate, name)
+				require.True(t, sent, name)
+				remove()
+				require.Equal(t, 1, hits(t, b, 1, "k", l))
+			})
+		}
 	}
 }
 

@@ -181,7 +181,10 @@ func TestAStreamIsTheSameInWhateverPiecesItArrives(t *testing.T) {
 	for _, c := range []struct {
 		events int // before the response
 		sizes  []int
-	}{{0, nil}, {0, []int{0}}, {0, []int{1}}, {0, []int{3, 0, 500}}, {0, []int{2000}}, {5, []int{3}}} {
+	}{
+		{0, nil}, {0, []int{0}}, {0, []int{1}}, {0, []int{3, 0, 500}}, {0, []int{2000}}, {5, []int{3}},
+		{0, slices.Repeat([]int{1}, 30)}, // the index of one is the op code of an EVENT
+	} {
 		response := records(c.sizes...)
 		whole := append(encode(t, slices.Repeat([]codec.Frame{event}, c.events)...), encode(t, response, event)...)
 		for _, piece := range []int{1, 7, 1000, 4999, 17 << 10, len(whole)} {
