@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -153,10 +154,18 @@ type hooked struct {
 	Server
 	do        func(ctx context.Context, cl *conn.Call) (done, sent bool, err error)
 	dedicated func(ctx context.Context) (*conn.Conn, error)
+
+	counts atomic.Int64 // calls of two requests, which count hits in a known window
+	reads  atomic.Int64 // other calls
 }
 
 // Do implements Server.
 func (h *hooked) Do(ctx context.Context, cl *conn.Call) (done, sent bool, err error) {
+	if cl.Len() == 2 {
+		h.counts.Add(1)
+	} else {
+		h.reads.Add(1)
+	}
 	if h.do != nil {
 		return h.do(ctx, cl)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,54 +22,11 @@ var errServer = errors.New("server failed")
 // latency is how long a request of a subject takes.
 const latency = time.Millisecond
 
-// relay is a Server that a test can have fail.
-type relay struct {
-	Server
-
-	mu           sync.Mutex // guards what follows
-	counts       int        // calls that count, in a known window
-	reads        int        // calls that read it
-	over         int        // the next so many calls that count are answered as if the window was over
-	dedicatedErr error      // of connections for lookups
-}
-
-// Do implements Server.
-func (r *relay) Do(ctx context.Context, cl *conn.Call) (done, sent bool, err error) {
-	r.mu.Lock()
-	if cl.Len() != 2 {
-		r.reads++
-		r.mu.Unlock()
-		return r.Server.Do(ctx, cl)
-	}
-	r.counts++
-	r.over--
-	over := r.over >= 0
-	r.mu.Unlock()
-	if !over {
-		return r.Server.Do(ctx, cl)
-	}
-	time.Sleep(latency)
-	cl.Responses = append(cl.Responses, conn.Response{}, conn.Response{})
-	return true, true, nil
-}
-
-// Dedicated implements Server.
-func (r *relay) Dedicated(ctx context.Context) (*conn.Conn, error) {
-	r.mu.Lock()
-	err := r.dedicatedErr
-	r.mu.Unlock()
-	if err != nil {
-		time.Sleep(latency)
-		return nil, err
-	}
-	return r.Server.Dedicated(ctx)
-}
-
 // subject is the slots of a key with hits in windows of a minute.
 type subject struct {
 	*slots
-	relay *relay
-	srv   *mockserver.Server
+	server *hooked
+	srv    *mockserver.Server
 }
 
 // newSubject returns slots whose window is open and empty, and known.
@@ -76,7 +34,7 @@ func newSubject(t *testing.T, change func(o *Options)) subject {
 	s := newStranger(t, change)
 	r := s.hit(t.Context(), 0)()
 	require.NoError(t, r.err)
-	s.relay.counts = 0
+	s.server.counts.Store(0)
 	return s
 }
 
@@ -86,8 +44,8 @@ func newStranger(t *testing.T, change func(o *Options)) subject {
 	srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: latency})
 	srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: latency})
 	o := options(t, srv)
-	r := &relay{Server: o.Servers[0]}
-	o.Servers[0] = r
+	h := &hooked{Server: o.Servers[0]}
+	o.Servers[0] = h
 	if change != nil {
 		change(&o)
 	}
@@ -95,7 +53,20 @@ func newStranger(t *testing.T, change func(o *Options)) subject {
 	l := fixed(time.Minute, 10)
 	s, err := b.slotsFor(t.Context(), "k", &l, 1)
 	require.NoError(t, err)
-	return subject{s, r, srv}
+	return subject{s, h, srv}
+}
+
+// over has the next calls that count hits answered as if the window was over.
+func (s subject) over(times int) {
+	s.server.do = func(ctx context.Context, cl *conn.Call) (done, sent bool, err error) {
+		if cl.Len() != 2 || times == 0 {
+			return s.server.Server.Do(ctx, cl)
+		}
+		times--
+		time.Sleep(latency)
+		cl.Responses = append(cl.Responses, conn.Response{}, conn.Response{})
+		return true, true, nil
+	}
 }
 
 func queueOf(n int) func(o *Options) { return func(o *Options) { o.MaxQueued = n } }
@@ -160,7 +131,7 @@ func TestCallersShareARequestPerRoundTrip(t *testing.T) {
 		all.Wait()
 		k := s.current()
 		require.EqualValues(t, callers*rounds, k.Count)
-		require.LessOrEqual(t, s.relay.counts, 2*rounds, "a caller that is late by a moment is in the next request")
+		require.LessOrEqual(t, s.server.counts.Load(), int64(2*rounds), "a caller that is late by a moment is in the next request")
 		require.LessOrEqual(t, time.Since(began), 2*rounds*latency)
 		synctest.Wait()
 		require.False(t, s.busy())
@@ -229,15 +200,20 @@ func TestCanceledHitInFlightHasNoPlaceInTheQueue(t *testing.T) {
 func TestFailedLookupFailsTheHitsUpToTheNextOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStranger(t, nil)
-		s.relay.dedicatedErr = errServer
+		var works atomic.Bool
+		s.server.dedicated = func(ctx context.Context) (*conn.Conn, error) {
+			if works.Load() {
+				return s.server.Server.Dedicated(ctx)
+			}
+			time.Sleep(latency)
+			return nil, errServer
+		}
 		first, second := s.hit(t.Context(), 1), s.hit(t.Context(), 1)
 		operation := s.operation(t.Context())
 		last := s.hit(t.Context(), 1)
 		require.ErrorIs(t, first().err, errServer)
 		require.ErrorIs(t, second().err, errServer)
-		s.relay.mu.Lock()
-		s.relay.dedicatedErr = nil
-		s.relay.mu.Unlock()
+		works.Store(true)
 		require.Equal(t, []uint64{1000, 1}, resultsOf(t, operation, last))
 	})
 }
@@ -245,7 +221,7 @@ func TestFailedLookupFailsTheHitsUpToTheNextOperation(t *testing.T) {
 func TestHitsThatAreNotCountedAreFirstInTheQueueAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, nil)
-		s.relay.over = 2
+		s.over(2)
 		ctx, cancel := context.WithCancel(t.Context())
 		lone := s.hit(ctx, 1) // its window is over
 		second, third := s.hit(t.Context(), 2), s.hit(t.Context(), 3)
@@ -262,14 +238,14 @@ func TestHitsThatAreNotCountedAreFirstInTheQueueAgain(t *testing.T) {
 func TestHitFailsIfItsWindowIsOverWheneverItIsToBeCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, nil)
-		s.relay.over = 1000
+		s.over(1000)
 		first, second := s.hit(t.Context(), 1), s.hit(t.Context(), 1)
 		for _, r := range []result{first(), second()} {
 			require.ErrorIs(t, r.err, ErrTooLate)
 			require.False(t, r.sent)
 		}
-		require.Less(t, s.relay.counts, 20)
-		s.relay.over = 0
+		require.Less(t, s.server.counts.Load(), int64(20))
+		s.over(0)
 		require.EqualValues(t, 1, s.hit(t.Context(), 1)().count)
 	})
 }
@@ -289,8 +265,8 @@ func TestHitIsNotDeniedByALookupOlderThanItself(t *testing.T) {
 		require.Equal(t, latency, time.Since(began))
 		require.Equal(t, result{count: 5}, late())
 		require.Equal(t, 2*latency, time.Since(began))
-		require.Equal(t, 2, s.relay.reads)
-		require.Equal(t, 1, s.relay.counts)
+		require.EqualValues(t, 2, s.server.reads.Load())
+		require.EqualValues(t, 1, s.server.counts.Load())
 	})
 }
 
@@ -305,11 +281,11 @@ func TestCanceledLoneCallersLeaveOneRequestInFlight(t *testing.T) {
 			cancel()
 		}
 		synctest.Wait()
-		require.Equal(t, 1, s.relay.counts)
+		require.EqualValues(t, 1, s.server.counts.Load())
 		require.EqualValues(t, 2, s.hit(t.Context(), 1)().count)
-		require.Equal(t, 1, s.relay.reads, "the window is read before a hit is counted")
+		require.EqualValues(t, 1, s.server.reads.Load(), "the window is read before a hit is counted")
 		require.EqualValues(t, 3, s.hit(t.Context(), 1)().count)
-		require.Equal(t, 1, s.relay.reads, "a lone caller counts its hit itself again")
+		require.EqualValues(t, 1, s.server.reads.Load(), "a lone caller counts its hit itself again")
 	})
 }
 
@@ -321,20 +297,20 @@ func TestHeldQueueCountsNothingElse(t *testing.T) {
 		require.True(t, s.busy())
 		require.False(t, s.hold())
 		first, second := s.hit(t.Context(), 1), s.hit(t.Context(), 1)
-		require.Zero(t, s.relay.counts)
+		require.Zero(t, s.server.counts.Load())
 		s.release(false)
 		synctest.Wait()
 		require.False(t, s.hold(), "hits are in flight")
 		require.Equal(t, []uint64{1, 2}, resultsOf(t, first, second))
-		require.Equal(t, 1, s.relay.counts)
-		require.Zero(t, s.relay.reads)
+		require.EqualValues(t, 1, s.server.counts.Load())
+		require.Zero(t, s.server.reads.Load())
 		synctest.Wait()
 
 		require.True(t, s.hold())
 		s.release(true)
 		require.False(t, s.hold(), "what was sent may still be counted")
 		require.EqualValues(t, 3, s.hit(t.Context(), 1)().count)
-		require.Equal(t, 1, s.relay.reads, "it is read first what has become of that")
+		require.EqualValues(t, 1, s.server.reads.Load(), "it is read first what has become of that")
 		synctest.Wait()
 		require.True(t, s.hold())
 		s.release(false)
