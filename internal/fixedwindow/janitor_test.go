@@ -212,11 +212,7 @@ func TestRecordsOfManyKeysAreRemovedFromSlowServers(t *testing.T) {
 func TestCloseDoesNotWaitForASweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t, mockserver.WithServiceTime(100*time.Microsecond), mockserver.WithRealCollector())
-		for i := range 20_000 {
-			for _, name := range namesOf(t, fmt.Sprint("k", i), time.Second, 2) {
-				srv.Set(name, 1, 4900*time.Millisecond)
-			}
-		}
+		setOrphans(t, srv, 20_000, time.Second, 4900*time.Millisecond, 0)
 		b := New(options(t, srv))
 		hits(t, b, 1, "a", fixed(time.Minute, 1))
 		for srv.Requests(codec.OpPurge) < 200 {

@@ -122,17 +122,6 @@ func TestRemovalsAreBounded(t *testing.T) {
 	})
 }
 
-func TestFailedRemovalEndsNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, s := sweeperOfPairs(t, 10, false, io.Discard)
-		p.fail = "pair:3"
-		r, err := s.Sweep(t.Context(), time.Now())
-		require.ErrorIs(t, err, errPair)
-		require.Equal(t, 18, r.Removed)
-		require.ElementsMatch(t, []string{"pair:3:a", "pair:3:b", "foreign"}, p.srv.Keys())
-	})
-}
-
 func TestRemovalsEndWithTheSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s := sweeperOfPairs(t, 10, false, io.Discard)

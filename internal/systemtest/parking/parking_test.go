@@ -97,34 +97,6 @@ func nothingExpires[T codec.Value](t *testing.T) {
 	requireQuiet(t, srv)
 }
 
-func TestAClientWithoutABackendKeepsAServerParkedButDoesNotParkIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := server(t, 1)
-		before := connect[uint8](t, srv, throttr.ParkingAutomatic)
-		insert(t, before, "k", seconds[uint8](100))
-		time.Sleep(time.Second)
-		require.Equal(t, []string{"k"}, srv.Keys())
-		require.False(t, before.Stats().Servers[0].Parked)
-
-		parker := connect[uint8](t, srv, always)
-		litter(t, parker)
-		parker.Close()
-		after := connect[uint8](t, srv, throttr.ParkingAutomatic)
-		for i, c := range []*throttr.Client[uint8]{before, after} {
-			require.True(t, c.Stats().Servers[0].Parked)
-			for _, key := range several {
-				insert(t, c, fmt.Sprint(key, i), seconds[uint8](1))
-			}
-			time.Sleep(time.Hour)
-			requireQuiet(t, srv)
-		}
-		_, err := throttr.Connect[uint64](t.Context(), testkit.Over(srv, throttr.Config{Parking: always}))
-		require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
-		time.Sleep(20 * time.Second)
-		requireQuiet(t, srv)
-	})
-}
-
 func TestARestartedServerIsParkedBeforeAnythingElse(t *testing.T) {
 	for name, backend := range map[string]bool{"parked by this client": false, "parked by another": true} {
 		testkit.Bubble(t, name, func(t *testing.T) {
@@ -205,5 +177,11 @@ func TestAServerWhoseRecordIsRemovedIsParkedAgain(t *testing.T) {
 		client.Purge(t.Context(), "")
 		time.Sleep(time.Minute) // the maintenance notices
 		require.Contains(t, srv.Keys(), "")
+
+		client.Close()
+		_, err = throttr.Connect[uint64](t.Context(), testkit.Over(srv, throttr.Config{Parking: always}))
+		require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
+		time.Sleep(20 * time.Second) // its probe has set the timer
+		requireQuiet(t, srv)
 	})
 }
