@@ -64,42 +64,13 @@ type result struct {
 	err   error
 }
 
-// cutTest holds the conversation with a server whose connections can be cut.
+// cutTest is a conversation with a server whose connection is cut.
 type cutTest struct {
 	*testing.T
-	srv     *mockserver.Server
-	cfg     throttr.Config
 	results []result // of the steps
 
 	mu       sync.Mutex     // guards what follows
 	executed map[string]int // how often the server executed an op on a key
-}
-
-func newCutTest(t *testing.T, cfg throttr.Config, opts ...mockserver.Option) *cutTest {
-	c := &cutTest{T: t, executed: map[string]int{}}
-	c.srv = mockserver.RunT(t, append(opts, mockserver.WithObserver(func(e mockserver.Exec) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.executed[fmt.Sprint(e.Op, e.Key)]++
-	}))...)
-	for _, key := range []string{"query", "update", "get", "batch", "purge"} {
-		c.srv.Set(key, 7, time.Minute)
-	}
-	c.cfg = cfg
-	c.cfg.Servers = []string{c.srv.Addr()}
-	return c
-}
-
-// connect returns a client. If the cut hits the probe, it connects again.
-func (c *cutTest) connect() *throttr.Client[uint16] {
-	client, err := throttr.Connect[uint16](c.Context(), c.cfg)
-	if err != nil {
-		require.ErrorIs(c, err, throttr.ErrConnect)
-		client, err = throttr.Connect[uint16](c.Context(), c.cfg)
-	}
-	require.NoError(c, err)
-	c.Cleanup(func() { client.Close() })
-	return client
 }
 
 // converse runs the steps of the conversation, one after the other or in parallel.
@@ -144,13 +115,6 @@ func (c *cutTest) check(what string) (failures int) {
 	return failures
 }
 
-// requireWorks fails the test if the client is of no more use.
-func (c *cutTest) requireWorks(client *throttr.Client[uint16], what string) {
-	_, ok, err := client.Query(c.Context(), "query")
-	require.NoError(c, err, what)
-	require.True(c, ok, what)
-}
-
 // Each byte of the conversation, in either direction, is once the last before the connection
 // ends. A request fails only if it may have been executed, and no request is executed twice.
 func TestConnectionCutAtAnyByte(t *testing.T) {
@@ -174,21 +138,37 @@ func TestConnectionCutAtAnyByte(t *testing.T) {
 
 // testCut returns how many bytes went in the direction of the cut, and how many steps failed.
 func testCut(t *testing.T, cut mockserver.Cut, parallel bool) (total, failures int) {
+	c := &cutTest{T: t, executed: map[string]int{}}
+	srv := mockserver.RunT(t, mockserver.WithAddr("memory", "cut:1"), mockserver.WithObserver(func(e mockserver.Exec) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.executed[fmt.Sprint(e.Op, e.Key)]++
+	}))
+	for _, key := range []string{"query", "update", "get", "batch", "purge"} {
+		srv.Set(key, 7, time.Minute)
+	}
 	var traffic testkit.Traffic
-	var c *cutTest
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		nc, err := c.srv.Dial(ctx)
+	cfg := throttr.Config{Servers: []string{srv.Addr()}, MaxConns: 1}
+	cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		nc, err := srv.Dial(ctx)
 		return traffic.Count(nc), err
 	}
-	c = newCutTest(t, throttr.Config{Dial: dial, MaxConns: 1}, mockserver.WithAddr("memory", "cut:1"))
-	c.srv.Cut(cut)
-	client := c.connect()
+	srv.Cut(cut)
+	client, err := throttr.Connect[uint16](t.Context(), cfg)
+	if err != nil { // the probe was cut
+		require.ErrorIs(t, err, throttr.ErrConnect)
+		client, err = throttr.Connect[uint16](t.Context(), cfg)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { client.Close() })
 	c.converse(client, parallel)
 	what := fmt.Sprintf("cut %v after %d", cut.Direction, cut.After)
 	failures = c.check(what)
-	c.requireWorks(client, what)
+	_, ok, err := client.Query(t.Context(), "query")
+	require.NoError(t, err, what)
+	require.True(t, ok, what)
 	require.NoError(t, client.Close())
 	synctest.Wait()
-	require.Zero(t, c.srv.Conns())
+	require.Zero(t, srv.Conns())
 	return int(traffic[cut.Direction].Load()), failures
 }
