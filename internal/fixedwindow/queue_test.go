@@ -139,15 +139,6 @@ func TestCallersShareARequestPerRoundTrip(t *testing.T) {
 	})
 }
 
-func TestOperationsKeepTheirOrderAmongHits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, nil)
-		ctx := t.Context()
-		require.Equal(t, []uint64{1, 2, 1002, 3, 4, 1004, 1004, 5}, resultsOf(t,
-			s.hit(ctx, 1), s.hit(ctx, 1), s.operation(ctx), s.hit(ctx, 1), s.hit(ctx, 1), s.operation(ctx), s.operation(ctx), s.hit(ctx, 1)))
-	})
-}
-
 // What is canceled while it waits is not done, and takes no place in the queue. What is under way goes on.
 func TestCanceledCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -75,15 +75,6 @@ func TestWhatAHitDoes(t *testing.T) {
 	}
 }
 
-func TestOlderOfTwoWindows(t *testing.T) {
-	younger := bands.Observe(math.MaxUint16-3, 65534)
-	for _, l := range []Lookup{{Slots: [2]Observation{observations[Live], younger}}, {Slots: [2]Observation{younger, observations[Live]}}} {
-		w, ok := bands.Live(l)
-		require.True(t, ok)
-		require.Equal(t, observations[Live], l.Slots[w.Slot])
-	}
-}
-
 // The model hardly ever comes to these actions.
 func TestRareActions(t *testing.T) {
 	both := lookedUp(Live, Live, bands.Guard/2)
