@@ -1,6 +1,7 @@
 package fixedwindow
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -172,6 +173,31 @@ func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Otherwise requests of others could be executed between those of an action, and its count would not be its own.
+func TestActionsFitOneReadOfTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, requests := observed(t)
+		b := client(t, srv)
+		l := fixed(10*time.Second, 10)
+		taken(t, b, "k", l, 1)
+		c := b.links[0][classOf(time.Second)].current.Load()
+		other := bytes.Repeat([]byte("x"), 14) // 505 requests have 8080 bytes
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: string(other), Times: 1, Delay: time.Second})
+		others := b.Calls.Get()
+		for range 505 {
+			conn.Add(others, codec.Query{Key: other})
+		}
+		require.NoError(t, c.Enqueue(others))
+		requests.take()
+		var all sync.WaitGroup
+		all.Go(func() { taken(t, b, "k", l, 1) })
+		synctest.Wait()
+		require.Zero(t, requests.take()[codec.OpUpdate])
+		all.Wait()
+		require.Equal(t, 1, requests.take()[codec.OpUpdate])
+	})
 }
 
 func TestHitsWhoseRepliesComeAfterTheWindowSayNothing(t *testing.T) {
