@@ -41,11 +41,9 @@ func (s *suite) random(seeds uint64, steps int, two bool) {
 	}
 }
 
-// newCount returns a count of one of some keys: half of them of the algorithm, and the others of any. Each key has one
-// Max for token buckets: tokens that come back in whole milliseconds.
+// newCount returns a count of one of some keys: half of them of the algorithm, and the others of any.
 func (w *walk) newCount(prefix string) count {
-	key := w.IntN(4)
-	c := w.count(prefix + []string{"k", "k1", "other", "more"}[key]).in(w.scale()).upTo([]uint64{1, 4, 5, 10}[key])
+	c := w.count(prefix + []string{"k", "k1", "other", "more"}[w.IntN(4)]).in(w.scale())
 	if kinds := c.kinds("", "n"); w.IntN(2) == 0 {
 		c = kinds[w.IntN(len(kinds))]
 	}
@@ -105,6 +103,7 @@ func (w *walk) step(c count) {
 		w.giveBack()
 	case reset:
 		c.do(reset, 0)
+		w.changeRates()
 		w.look(c)
 	case deleteAll:
 		if w.two {
@@ -121,6 +120,18 @@ func (w *walk) step(c count) {
 		}
 		if w.has(list) {
 			w.do(all)
+		}
+	}
+}
+
+// changeRates takes from all token buckets with another Max, which they have from then on: tokens come back in whole
+// milliseconds. A take of several that is refused may change a rate, or not.
+func (w *walk) changeRates() {
+	most := []uint64{1, 4, 5, 10}[w.IntN(4)]
+	for i, c := range w.counts {
+		if c.limit.Algorithm == window.TokenBucket {
+			w.counts[i] = c.upTo(most)
+			w.counts[i].do(take, 1)
 		}
 	}
 }
