@@ -181,6 +181,9 @@ func TestARequestWhoseContextHasEndedIsNotServed(t *testing.T) {
 	res := s.get(alice, func(r *http.Request) { *r = *r.WithContext(ctx) })
 	require.Equal(t, 499, res.StatusCode)
 	require.Empty(t, res.Header)
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.Empty(t, body)
 
 	ctx, cancel = context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()

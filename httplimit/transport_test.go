@@ -327,8 +327,11 @@ func TestNewTransportRefusesWhatExceedsTheLimit(t *testing.T) {
 		require.ErrorIs(t, err, throttr.ErrConfig, text)
 		require.ErrorContains(t, err, text)
 	}
-	_, err := httplimit.NewTransport(limiter, httplimit.TransportConfig{})
-	require.NoError(t, err)
+	second := throttr.Limit{Name: "a", Max: 1, Scale: time.Second}
+	for _, limits := range [][]throttr.Limit{nil, {minute, second}, {minute, {Name: "b", Max: 10, Scale: time.Minute}}} {
+		_, err := httplimit.NewTransport(limiter, httplimit.TransportConfig{Limits: limits})
+		require.NoError(t, err)
+	}
 }
 
 // closer is the body of a request.
@@ -453,6 +456,24 @@ func TestTransportPausesForEver(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// pooled has idle connections.
+type pooled struct {
+	roundTripper
+	closed *bool
+}
+
+func (p pooled) CloseIdleConnections() { *p.closed = true }
+
+func TestIdleConnectionsAreThoseOfTheBase(t *testing.T) {
+	closed := false
+	for _, base := range []http.RoundTripper{roundTripper(nil), pooled{closed: &closed}} {
+		transport, err := httplimit.NewTransport(throttr.NewRateLimit(memory.New()), httplimit.TransportConfig{Base: base})
+		require.NoError(t, err)
+		(&http.Client{Transport: transport}).CloseIdleConnections()
+	}
+	require.True(t, closed)
+}
 
 // What others return as a response may lack fields, and its body may stall.
 func TestTransportAndResponsesOfOthers(t *testing.T) {
