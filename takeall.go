@@ -24,7 +24,7 @@ func (r *RateLimit) TakeAll(ctx context.Context, takes ...Take) (ok bool, result
 // fewTakes is how many takes most calls make at most.
 const fewTakes = 3
 
-var takings = sync.Pool{New: func() any { return new(taking) }}
+var takings = sync.Pool{New: func() any { return &taking{room: new(room)} }}
 
 // takeAll is TakeAll. It appends the results to a slice. The takes of the caller are copied, as those that a backend
 // gets would be allocated.
@@ -45,7 +45,8 @@ func (r *RateLimit) takeAll(ctx context.Context, takes []Take, results []Result)
 // end makes room for another call, unless a backend has failed.
 func (t *taking) end() {
 	if !t.failed {
-		*t = taking{}
+		*t.room = room{}
+		*t = taking{room: t.room}
 		takings.Put(t)
 	}
 }
@@ -69,11 +70,14 @@ type taking struct {
 	shadows []taking // of those of the takes whose limits are Shadow, once the others are granted
 	of      int      // of one of them: which of the takes it is
 
-	room struct {
-		takes   [fewTakes]Take
-		results [fewTakes]Result
-		windows [fewTakes]window.Window
-	}
+	room *room // nil: of a shadow take
+}
+
+// room is for what few takes need.
+type room struct {
+	takes   [fewTakes]Take
+	results [fewTakes]Result
+	windows [fewTakes]window.Window
 }
 
 // indexOf returns the index of a take by a list of them. It is -1 if no store decides the take. A nil list is for takes
