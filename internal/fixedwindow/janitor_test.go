@@ -184,6 +184,30 @@ func TestJanitorPausesBeforeItTriesAgain(t *testing.T) {
 	})
 }
 
+// The server is too slow to look up all keys within a guard. The janitor removes them, or Close does.
+func TestRecordsOfManyKeysAreRemovedFromSlowServers(t *testing.T) {
+	for _, scale := range []time.Duration{time.Second, 10 * time.Second} {
+		for _, idle := range []time.Duration{scale, 2 * time.Minute} {
+			t.Run(fmt.Sprintf("%v, closed after %v", scale, idle), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					srv := inMemory(t, mockserver.WithServiceTime(time.Millisecond))
+					b := open(options(t, srv))
+					for i := range 300 {
+						hits(t, b, 1, fmt.Sprint(i), fixed(scale, 1))
+					}
+					time.Sleep(idle)
+					require.Equal(t, idle > scale, len(windowKeys(srv)) == 0)
+					took := closing(b)
+					require.True(t, idle > scale || took > closeStall, "it goes on as long as the server responds")
+					require.Less(t, took, closeWait+closeTimeout)
+					require.Empty(t, windowKeys(srv))
+					require.Zero(t, srv.Expired())
+				})
+			})
+		}
+	}
+}
+
 // Close does not wait for a sweep, which others can make.
 func TestCloseDoesNotWaitForASweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

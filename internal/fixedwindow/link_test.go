@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -304,16 +305,35 @@ func TestLateActionsEndNothingOfLongerScales(t *testing.T) {
 		srv := inMemory(t)
 		b := client(t, srv)
 		long, short := fixed(time.Minute, 1000), fixed(200*time.Millisecond, 10)
-		first := taken(t, b, "long", long, 1)
+		take := func() {
+			if w, _, err := b.Take(t.Context(), "long", long, 1); w.Refused || err != nil {
+				t.Error(w, err)
+			}
+		}
+		take()
 		link := b.links[0][classOf(time.Second)].current.Load()
 		hits(t, b, 1, "short", short)
 		time.Sleep(2 * short.Scale)
 		srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: 300 * time.Millisecond})
-		_, _, err := b.Hit(t.Context(), "short", short, 1)
-		require.ErrorIs(t, err, conn.ErrLost, "it is late")
-		require.EqualValues(t, 2, taken(t, b, "long", long, 1).Count)
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() {
+				for range 10 {
+					take()
+				}
+			})
+			all.Go(func() {
+				if _, _, err := b.Hit(t.Context(), fmt.Sprint(i), short, 1); !errors.Is(err, conn.ErrLost) {
+					t.Errorf("it is not late: %v", err)
+				}
+			})
+		}
+		all.Wait()
+		w, _, err := b.Take(t.Context(), "long", long, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 102, w.Count)
 		require.Same(t, link, b.links[0][classOf(time.Second)].current.Load())
-		given, _, err := b.GiveBack(t.Context(), "long", long, 2, first.ID)
+		given, _, err := b.GiveBack(t.Context(), "long", long, 100, w.ID)
 		require.NoError(t, err)
 		require.True(t, given)
 	})
