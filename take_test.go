@@ -106,7 +106,8 @@ func TestABackendMayUseTheTakesOfACallThatHasFailed(t *testing.T) {
 	}
 }
 
-// A backend finds no windows of an earlier call in those that it sets, nor of an earlier attempt of a wait.
+// A backend finds no windows of an earlier call in those that it sets, nor of an earlier attempt of a wait. Results stay
+// those of their call, however many takes it makes.
 func TestWindowsOfACallAreItsOwn(t *testing.T) {
 	refused := false
 	store := takesAllBy{inProcess(t), func(_ context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
@@ -121,9 +122,22 @@ func TestWindowsOfACallAreItsOwn(t *testing.T) {
 	limiter := throttr.NewRateLimit(store)
 	longer := tenAMinute
 	longer.Scale = time.Hour
-	for range 100 {
-		ok, _ := allDecided(t)(limiter.TakeAll(t.Context(), tenAMinute.For("k", 1), longer.For("k", 1)))
+	var made [][]throttr.Result
+	for n := range 100 {
+		var takes []throttr.Take
+		for i := range 2 + n%5 {
+			takes = append(takes, tenAMinute.For(strconv.Itoa(i), uint64(1+i)))
+		}
+		ok, results := allDecided(t)(limiter.TakeAll(t.Context(), takes...))
 		require.True(t, ok)
+		rv := reserve(t, limiter, takes...)
+		made = append(made, results, rv.Results())
+	}
+	for n, results := range made {
+		require.Len(t, results, 2+n/2%5)
+		for i := range results {
+			require.EqualValues(t, 1+i, results[i].Count)
+		}
 	}
 	refused = true
 	_, err := limiter.WaitAll(t.Context(), tenAMinute.For("k", 1), longer.For("k", 1))
