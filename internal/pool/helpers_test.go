@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,7 +16,6 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pool"
-	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -140,15 +138,10 @@ func (g *gate) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return g.srv.Dial(ctx)
 }
 
-// behindGate returns a pool that has lost its connection, and whose gate is open.
-func behindGate(t testing.TB, o pool.Options) (subject, *gate) {
-	t.Helper()
-	g := &gate{srv: testkit.InMemory(t)}
-	s := connect(t, g.dial, o)
+// lose ends the connections, and waits until the pool has seen it.
+func (g *gate) lose() {
 	g.srv.Disconnect()
-	synctest.Wait()
-	require.Zero(t, s.Stats().Conns)
-	return s, g
+	time.Sleep(2 * time.Second)
 }
 
 // start runs f in n goroutines. The returned function waits for them.

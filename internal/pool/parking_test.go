@@ -58,27 +58,13 @@ func TestCallsThatCreateRecordsKeepTheServerParked(t *testing.T) {
 				s.query(t.Context(), "k")
 				s.purge(t.Context(), "k")
 				require.Equal(t, 2*c.updates, srv.Requests(codec.OpUpdate)-before)
+				if c.mode == parking.Never {
+					require.NoError(t, s.Park(t.Context()))
+					require.Equal(t, c.parked, s.Parked())
+				}
 			})
 		})
 	}
-}
-
-func TestParkParksTheServerUnlessTheModeIsNever(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		s := connect(t, to(srv), pool.Options{})
-		require.False(t, s.Parked())
-		require.NoError(t, s.Park(t.Context()))
-		require.True(t, s.Parked())
-		require.True(t, s.Stats().Parked)
-		require.Equal(t, []string{""}, srv.Keys())
-
-		srv = testkit.InMemory(t)
-		off := connect(t, to(srv), pool.Options{Parking: parking.Never})
-		require.NoError(t, off.Park(t.Context()))
-		require.False(t, off.Parked())
-		require.Empty(t, srv.Keys())
-	})
 }
 
 // What has become of the parking record is seen in time, also by a pool that does not park the server.
@@ -90,7 +76,13 @@ func TestAServerThatIsNotParkedAnyMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := testkit.InMemory(t)
-				connect(t, to(srv), pool.Options{Parking: parking.Always}).Close()
+				first := connect(t, to(srv), pool.Options{})
+				require.False(t, first.Parked())
+				require.NoError(t, first.Park(t.Context()))
+				require.True(t, first.Parked())
+				require.True(t, first.Stats().Parked)
+				require.Equal(t, []string{""}, srv.Keys())
+				first.Close()
 				s := connect(t, to(srv), pool.Options{})
 				require.True(t, s.Parked())
 				change(srv)
