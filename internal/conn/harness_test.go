@@ -68,13 +68,6 @@ func tcpPair(t *testing.T) (ours, theirs net.Conn) {
 	return ours, theirs
 }
 
-// onSocket returns a connection over TCP. Only there, callers read their own responses.
-func onSocket(t *testing.T, o Options) link {
-	t.Helper()
-	ours, theirs := tcpPair(t)
-	return newLink(t, ours, theirs, o)
-}
-
 // call returns a call of n QUERYs of so many bytes each.
 func (l link) call(n, size int) *Call {
 	l.Helper()
@@ -95,29 +88,13 @@ func (l link) enqueue(n, size int) *Call {
 	return cl
 }
 
-// enqueueSingle is enqueue for a call that must fit a single read.
-func (l link) enqueueSingle(n, size int) {
-	l.Helper()
-	cl := l.call(n, size)
-	cl.SingleRead = true
-	require.NoError(l, l.Enqueue(cl))
-	synctest.Wait()
-}
-
-// receive returns one write of the connection.
-func (l link) receive() []byte {
-	l.Helper()
-	p := make([]byte, 1<<20)
-	n, err := l.server.Read(p)
-	require.NoError(l, err)
-	synctest.Wait()
-	return p[:n]
-}
-
 // received returns the size of one write of the connection.
 func (l link) received() int {
 	l.Helper()
-	return len(l.receive())
+	n, err := l.server.Read(make([]byte, 1<<20))
+	require.NoError(l, err)
+	synctest.Wait()
+	return n
 }
 
 // silent reports whether the connection is not writing.

@@ -10,10 +10,11 @@ import (
 )
 
 // newLone returns a connection over TCP whose reader goroutine has released the read side,
-// and the number of inline reads so far.
+// and the number of inline reads so far. Only there, callers read their own responses.
 func newLone(t *testing.T, o Options) (link, uint64) {
 	t.Helper()
-	l := onSocket(t, o)
+	ours, theirs := tcpPair(t)
+	l := newLink(t, ours, theirs, o)
 	for l.inlineReads() == 0 {
 		l.roundTrip(t.Context())
 	}

@@ -19,7 +19,15 @@ type step func(l link)
 func put(n, size int) step { return func(l link) { l.enqueue(n, size) } }
 
 // putSingle is put for a call that must fit a single read.
-func putSingle(n, size int) step { return func(l link) { l.enqueueSingle(n, size) } }
+func putSingle(n, size int) step {
+	return func(l link) {
+		l.Helper()
+		cl := l.call(n, size)
+		cl.SingleRead = true
+		require.NoError(l, l.Enqueue(cl))
+		synctest.Wait()
+	}
+}
 
 // abandon cancels a queued call.
 func (l link) abandon(cl *Call) {
@@ -195,16 +203,6 @@ func TestAPingEndsAConnectionOnWhichOnlyEventsCome(t *testing.T) {
 	})
 }
 
-// unserved returns a connection without goroutines.
-func unserved() *Conn {
-	c := &Conn{socket: &socket{}, options: Options{
-		MaxInFlight: 10, MaxQueued: 10, StallTimeout: time.Hour, Calls: NewCalls(SizeOf(2)),
-	}}
-	c.ready.L = &c.mu
-	c.watchdog = time.AfterFunc(time.Hour, func() {})
-	return c
-}
-
 func TestWriterGoroutineEndsAfterTheLastOwner(t *testing.T) {
 	for name, end := range map[string]func(c *Conn){
 		"retired": func(c *Conn) { c.Retire() },
@@ -215,32 +213,34 @@ func TestWriterGoroutineEndsAfterTheLastOwner(t *testing.T) {
 			c.ready.Signal()
 		},
 	} {
-		t.Run(name, func(t *testing.T) { testWriterEnds(t, end) })
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &Conn{socket: &socket{}, options: Options{ // without goroutines
+					MaxInFlight: 10, MaxQueued: 10, StallTimeout: time.Hour, Calls: NewCalls(SizeOf(2)),
+				}}
+				c.ready.L = &c.mu
+				c.watchdog = time.AfterFunc(time.Hour, func() {})
+				cl := queryCall(t, 1)
+				writes, _, err := c.queue(cl)
+				require.NoError(t, err)
+				require.True(t, writes)
+				_, ok := cl.abandon()
+				require.True(t, ok)
+				ended := false
+				go func() {
+					ended = !c.await()
+				}()
+				synctest.Wait()
+				end(c)
+				synctest.Wait()
+				require.False(t, ended, "a caller owns the write side")
+				require.False(t, c.gather())
+				synctest.Wait()
+				require.True(t, ended)
+				c.watchdog.Stop()
+			})
+		})
 	}
-}
-
-func testWriterEnds(t *testing.T, end func(c *Conn)) {
-	synctest.Test(t, func(t *testing.T) {
-		c := unserved()
-		cl := queryCall(t, 1)
-		writes, _, err := c.queue(cl)
-		require.NoError(t, err)
-		require.True(t, writes)
-		_, ok := cl.abandon()
-		require.True(t, ok)
-		ended := false
-		go func() {
-			ended = !c.await()
-		}()
-		synctest.Wait()
-		end(c)
-		synctest.Wait()
-		require.False(t, ended, "a caller owns the write side")
-		require.False(t, c.gather())
-		synctest.Wait()
-		require.True(t, ended)
-		c.watchdog.Stop()
-	})
 }
 
 func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {

@@ -79,21 +79,19 @@ func TestIdleConnectionsAreClosedExceptOne(t *testing.T) {
 		"long idle": {time.Minute, time.Hour, 1, false},
 		"unlimited": {-1, 2 * time.Hour, 4, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := testkit.InMemory(t)
-				s := connect(t, to(srv), pool.Options{
-					MaxConns: 4, MaxInFlight: 2, MaxConnIdle: c.maxIdle, MaxConnAge: -1, HealthInterval: 10 * time.Second,
-				})
-				dedicated := s.dedicated()
-				s.grow(srv)
-				require.Equal(t, 5, srv.Conns())
-				time.Sleep(c.sleep)
-				require.Equal(t, c.conns, s.Stats().Conns)
-				require.Equal(t, c.dedicated, dedicated.Open())
-				require.EqualValues(t, 5, s.Stats().Dials)
-				require.Zero(t, s.Stats().Failures)
+		testkit.Bubble(t, name, func(t *testing.T) {
+			srv := testkit.InMemory(t)
+			s := connect(t, to(srv), pool.Options{
+				MaxConns: 4, MaxInFlight: 2, MaxConnIdle: c.maxIdle, MaxConnAge: -1, HealthInterval: 10 * time.Second,
 			})
+			dedicated := s.dedicated()
+			s.grow(srv)
+			require.Equal(t, 5, srv.Conns())
+			time.Sleep(c.sleep)
+			require.Equal(t, c.conns, s.Stats().Conns)
+			require.Equal(t, c.dedicated, dedicated.Open())
+			require.EqualValues(t, 5, s.Stats().Dials)
+			require.Zero(t, s.Stats().Failures)
 		})
 	}
 }

@@ -40,29 +40,27 @@ func TestCallsThatCreateRecordsKeepTheServerParked(t *testing.T) {
 		"always":                       {parking.Always, false, false, 1},
 		"always, parked and also held": {parking.Always, true, true, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := testkit.InMemory(t)
-				if c.parked {
-					connect(t, to(srv), pool.Options{Parking: parking.Always})
-				}
-				s := connect(t, to(srv), pool.Options{Parking: c.mode})
-				if c.hold {
-					s.KeepParked()
-				}
-				before := srv.Requests(codec.OpUpdate)
-				s.insert(t, "k", 0)
-				require.Equal(t, c.updates, srv.Requests(codec.OpUpdate)-before)
-				require.True(t, s.do(t.Context(), codec.Set[uint16]{Key: []byte("buffer"), TTL: codec.TTL[uint16]{Amount: 1, Unit: codec.Hours}}).response.OK)
-				require.Equal(t, 2*c.updates, srv.Requests(codec.OpUpdate)-before)
-				s.query(t.Context(), "k")
-				s.purge(t.Context(), "k")
-				require.Equal(t, 2*c.updates, srv.Requests(codec.OpUpdate)-before)
-				if c.mode == parking.Never {
-					require.NoError(t, s.Park(t.Context()))
-					require.Equal(t, c.parked, s.Parked())
-				}
-			})
+		testkit.Bubble(t, name, func(t *testing.T) {
+			srv := testkit.InMemory(t)
+			if c.parked {
+				connect(t, to(srv), pool.Options{Parking: parking.Always})
+			}
+			s := connect(t, to(srv), pool.Options{Parking: c.mode})
+			if c.hold {
+				s.KeepParked()
+			}
+			before := srv.Requests(codec.OpUpdate)
+			s.insert(t, "k", 0)
+			require.Equal(t, c.updates, srv.Requests(codec.OpUpdate)-before)
+			require.True(t, s.do(t.Context(), codec.Set[uint16]{Key: []byte("buffer"), TTL: codec.TTL[uint16]{Amount: 1, Unit: codec.Hours}}).response.OK)
+			require.Equal(t, 2*c.updates, srv.Requests(codec.OpUpdate)-before)
+			s.query(t.Context(), "k")
+			s.purge(t.Context(), "k")
+			require.Equal(t, 2*c.updates, srv.Requests(codec.OpUpdate)-before)
+			if c.mode == parking.Never {
+				require.NoError(t, s.Park(t.Context()))
+				require.Equal(t, c.parked, s.Parked())
+			}
 		})
 	}
 }
@@ -73,22 +71,20 @@ func TestAServerThatIsNotParkedAnyMore(t *testing.T) {
 		"the record is gone":      func(srv *mockserver.Server) { srv.Delete("") },
 		"it is somebody's record": func(srv *mockserver.Server) { srv.Set("", 1, time.Hour) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := testkit.InMemory(t)
-				first := connect(t, to(srv), pool.Options{})
-				require.False(t, first.Parked())
-				require.NoError(t, first.Park(t.Context()))
-				require.True(t, first.Parked())
-				require.True(t, first.Stats().Parked)
-				require.Equal(t, []string{""}, srv.Keys())
-				first.Close()
-				s := connect(t, to(srv), pool.Options{})
-				require.True(t, s.Parked())
-				change(srv)
-				time.Sleep(time.Minute) // health checks
-				require.False(t, s.Parked())
-			})
+		testkit.Bubble(t, name, func(t *testing.T) {
+			srv := testkit.InMemory(t)
+			first := connect(t, to(srv), pool.Options{})
+			require.False(t, first.Parked())
+			require.NoError(t, first.Park(t.Context()))
+			require.True(t, first.Parked())
+			require.True(t, first.Stats().Parked)
+			require.Equal(t, []string{""}, srv.Keys())
+			first.Close()
+			s := connect(t, to(srv), pool.Options{})
+			require.True(t, s.Parked())
+			change(srv)
+			time.Sleep(time.Minute) // health checks
+			require.False(t, s.Parked())
 		})
 	}
 }

@@ -237,43 +237,41 @@ func TestCloseEndsWhateverIsUnderWay(t *testing.T) {
 			return err
 		}, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := &gate{srv: testkit.InMemory(t)}
-				for i := range 2000 { // more than a read of a listing
-					g.srv.Set(fmt.Sprint("key", i), 1, time.Hour)
+		testkit.Bubble(t, name, func(t *testing.T) {
+			g := &gate{srv: testkit.InMemory(t)}
+			for i := range 2000 { // more than a read of a listing
+				g.srv.Set(fmt.Sprint("key", i), 1, time.Hour)
+			}
+			s := connect(t, func(ctx context.Context, network, address string) (net.Conn, error) {
+				nc, err := g.dial(ctx, network, address)
+				if err != nil {
+					return nil, err
 				}
-				s := connect(t, func(ctx context.Context, network, address string) (net.Conn, error) {
-					nc, err := g.dial(ctx, network, address)
-					if err != nil {
-						return nil, err
-					}
-					return lingering{nc}, nil
-				}, pool.Options{MaxConns: 2, MaxInFlight: 5})
-				c.before(g)
-				lost := s.Stats().Failures
-				done := s.start(c.users, func(int) { requireClosed(t, c.use(s)) })
-				synctest.Wait()
-				start := time.Now()
-				s.Close()
-				require.LessOrEqual(t, time.Since(start), 2250*time.Millisecond, "the grace, and a second or two to close")
-				done()
-				s.Close()
-				r := s.purge(t.Context(), "k")
-				requireClosed(t, r.err)
-				require.False(t, r.sent)
-				requireClosed(t, s.Connect(t.Context()))
-				_, err := s.Dedicated(t.Context())
-				requireClosed(t, err)
-				_, sent, err := s.list(t.Context(), nil)
-				requireClosed(t, err)
-				require.False(t, sent)
-				synctest.Wait()
-				require.Zero(t, s.Stats().Conns+int(s.Stats().Retries))
-				require.Equal(t, lost, s.Stats().Failures)
-				time.Sleep(2 * time.Hour)
-				require.Zero(t, g.srv.Conns())
-			})
+				return lingering{nc}, nil
+			}, pool.Options{MaxConns: 2, MaxInFlight: 5})
+			c.before(g)
+			lost := s.Stats().Failures
+			done := s.start(c.users, func(int) { requireClosed(t, c.use(s)) })
+			synctest.Wait()
+			start := time.Now()
+			s.Close()
+			require.LessOrEqual(t, time.Since(start), 2250*time.Millisecond, "the grace, and a second or two to close")
+			done()
+			s.Close()
+			r := s.purge(t.Context(), "k")
+			requireClosed(t, r.err)
+			require.False(t, r.sent)
+			requireClosed(t, s.Connect(t.Context()))
+			_, err := s.Dedicated(t.Context())
+			requireClosed(t, err)
+			_, sent, err := s.list(t.Context(), nil)
+			requireClosed(t, err)
+			require.False(t, sent)
+			synctest.Wait()
+			require.Zero(t, s.Stats().Conns+int(s.Stats().Retries))
+			require.Equal(t, lost, s.Stats().Failures)
+			time.Sleep(2 * time.Hour)
+			require.Zero(t, g.srv.Conns())
 		})
 	}
 }
@@ -305,33 +303,31 @@ func TestAConnectionThatCannotBePreparedIsAFailureToConnect(t *testing.T) {
 				if kind == "events" && op == codec.OpUnsubscribe {
 					continue // it stays subscribed
 				}
-				t.Run(step+"/"+name+"/"+kind, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						srv := testkit.InMemory(t)
-						s := newPool(t, to(srv), pool.Options{Parking: parking.Always, MinBackoff: time.Minute, MaxBackoff: time.Minute})
-						shared := 0
-						if kind != "shared" {
-							require.NoError(t, s.Connect(t.Context()))
-							shared = 1
-						}
-						c.fault.Op = op
-						c.fault.Times = 1
-						if op == codec.OpUnsubscribe {
-							c.fault.Skip = 1 // that of the probe
-						}
-						remove := srv.Inject(c.fault)
-						start := time.Now()
-						err := open(t.Context(), s)
-						require.ErrorIs(t, err, dial.ErrConnect)
-						require.ErrorIs(t, err, c.want)
-						require.LessOrEqual(t, time.Since(start), 5*time.Second)
-						require.EqualValues(t, 1, s.Stats().Failures)
-						synctest.Wait()
-						require.Equal(t, shared, srv.Conns())
-						remove()
-						time.Sleep(2 * time.Minute)
-						require.NoError(t, open(t.Context(), s))
-					})
+				testkit.Bubble(t, step+"/"+name+"/"+kind, func(t *testing.T) {
+					srv := testkit.InMemory(t)
+					s := newPool(t, to(srv), pool.Options{Parking: parking.Always, MinBackoff: time.Minute, MaxBackoff: time.Minute})
+					shared := 0
+					if kind != "shared" {
+						require.NoError(t, s.Connect(t.Context()))
+						shared = 1
+					}
+					c.fault.Op = op
+					c.fault.Times = 1
+					if op == codec.OpUnsubscribe {
+						c.fault.Skip = 1 // that of the probe
+					}
+					remove := srv.Inject(c.fault)
+					start := time.Now()
+					err := open(t.Context(), s)
+					require.ErrorIs(t, err, dial.ErrConnect)
+					require.ErrorIs(t, err, c.want)
+					require.LessOrEqual(t, time.Since(start), 5*time.Second)
+					require.EqualValues(t, 1, s.Stats().Failures)
+					synctest.Wait()
+					require.Equal(t, shared, srv.Conns())
+					remove()
+					time.Sleep(2 * time.Minute)
+					require.NoError(t, open(t.Context(), s))
 				})
 			}
 		}

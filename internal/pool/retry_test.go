@@ -35,52 +35,50 @@ func TestWhichCallsAreSentAgain(t *testing.T) {
 		{"a write that was not sent", []codec.Request{update}, true, true},
 		{"a read and a write that were not sent", []codec.Request{query, update}, true, true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := testkit.InMemory(t)
-				srv.Set("k", 1, time.Minute)
-				s := connect(t, to(srv), pool.Options{MaxConns: 1, MaxInFlight: 1})
-				slow := srv.Inject(mockserver.Fault{Delay: time.Hour})
-				var callers sync.WaitGroup
-				if c.queued {
-					callers.Go(func() {
-						if r := s.purge(t.Context(), "other"); r.err == nil || !r.sent {
-							t.Errorf("PURGE: %+v", r)
-						}
-					})
-					synctest.Wait()
-				}
-				var sent bool
-				var err error
+		testkit.Bubble(t, c.name, func(t *testing.T) {
+			srv := testkit.InMemory(t)
+			srv.Set("k", 1, time.Minute)
+			s := connect(t, to(srv), pool.Options{MaxConns: 1, MaxInFlight: 1})
+			slow := srv.Inject(mockserver.Fault{Delay: time.Hour})
+			var callers sync.WaitGroup
+			if c.queued {
 				callers.Go(func() {
-					cl := s.calls.Get()
-					for _, r := range c.call {
-						if err := conn.Add(cl, r); err != nil {
-							t.Error(err)
-						}
-					}
-					_, sent, err = s.Do(t.Context(), cl)
-					if err == nil && len(cl.Responses) != len(c.call) {
-						t.Errorf("%d responses", len(cl.Responses))
+					if r := s.purge(t.Context(), "other"); r.err == nil || !r.sent {
+						t.Errorf("PURGE: %+v", r)
 					}
 				})
 				synctest.Wait()
-				slow()
-				srv.Disconnect()
-				callers.Wait()
-				quota, _ := srv.Counter("k")
-				if c.again {
-					require.NoError(t, err)
-					require.EqualValues(t, 1, s.Stats().Retries)
-				} else {
-					require.ErrorIs(t, err, conn.ErrLost)
-					require.True(t, sent)
-					require.Zero(t, s.Stats().Retries)
+			}
+			var sent bool
+			var err error
+			callers.Go(func() {
+				cl := s.calls.Get()
+				for _, r := range c.call {
+					if err := conn.Add(cl, r); err != nil {
+						t.Error(err)
+					}
 				}
-				updates := srv.Requests(codec.OpUpdate)
-				require.EqualValues(t, 1+updates, quota)
-				require.LessOrEqual(t, updates, 1)
+				_, sent, err = s.Do(t.Context(), cl)
+				if err == nil && len(cl.Responses) != len(c.call) {
+					t.Errorf("%d responses", len(cl.Responses))
+				}
 			})
+			synctest.Wait()
+			slow()
+			srv.Disconnect()
+			callers.Wait()
+			quota, _ := srv.Counter("k")
+			if c.again {
+				require.NoError(t, err)
+				require.EqualValues(t, 1, s.Stats().Retries)
+			} else {
+				require.ErrorIs(t, err, conn.ErrLost)
+				require.True(t, sent)
+				require.Zero(t, s.Stats().Retries)
+			}
+			updates := srv.Requests(codec.OpUpdate)
+			require.EqualValues(t, 1+updates, quota)
+			require.LessOrEqual(t, updates, 1)
 		})
 	}
 }

@@ -129,30 +129,28 @@ func TestAResponseIsReadToItsEndAfterItsCallerHasLeft(t *testing.T) {
 		"the context has ended": func(cancel func()) bool { cancel(); return true },
 		"a panic":               func(func()) bool { panic("out of the loop") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := listing(t, encode(t, records(1000, 1000)))
-				srv.Split(1000)
-				s := connect(t, to(srv), pool.Options{})
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				func() {
-					defer func() { require.Equal(t, name == "a panic", recover() != nil) }()
-					keys, sent, err := s.list(ctx, func(string) bool {
-						require.Equal(t, 2, srv.Conns(), "it has a connection of its own")
-						require.Equal(t, 2, s.Stats().Conns)
-						return leave(cancel)
-					})
-					require.Equal(t, ctx.Err(), err)
-					require.True(t, sent)
-					require.NotEmpty(t, keys)
-				}()
-				synctest.Wait()
-				require.Zero(t, srv.Leaked())
-				require.Equal(t, 1, srv.Conns())
-				require.Equal(t, 1, s.Stats().Conns)
-				require.Zero(t, s.Stats().Failures)
-			})
+		testkit.Bubble(t, name, func(t *testing.T) {
+			srv := listing(t, encode(t, records(1000, 1000)))
+			srv.Split(1000)
+			s := connect(t, to(srv), pool.Options{})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			func() {
+				defer func() { require.Equal(t, name == "a panic", recover() != nil) }()
+				keys, sent, err := s.list(ctx, func(string) bool {
+					require.Equal(t, 2, srv.Conns(), "it has a connection of its own")
+					require.Equal(t, 2, s.Stats().Conns)
+					return leave(cancel)
+				})
+				require.Equal(t, ctx.Err(), err)
+				require.True(t, sent)
+				require.NotEmpty(t, keys)
+			}()
+			synctest.Wait()
+			require.Zero(t, srv.Leaked())
+			require.Equal(t, 1, srv.Conns())
+			require.Equal(t, 1, s.Stats().Conns)
+			require.Zero(t, s.Stats().Failures)
 		})
 	}
 }
@@ -235,18 +233,16 @@ func TestAPartThatCannotBeHeldIsRefusedAtOnce(t *testing.T) {
 		"names":        {codec.List{}, list, append(head(1, 1, 1000), bytes.Repeat([]byte{0xff}, 13*1000)...)},
 		"subscribers":  {codec.Channel{}, channel, head(1 << 40)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d = codec.ListDecoder[uint16]{}
-				srv := testkit.InMemory(t)
-				srv.Inject(mockserver.Fault{Op: c.request.Op(), Replace: c.response})
-				s := connect(t, to(srv), pool.Options{MaxResponse: 24 << 10})
-				start := time.Now()
-				_, err := s.Stream(t.Context(), c.request, c.decode, func() bool { return true })
-				require.ErrorIs(t, err, conn.ErrProtocol)
-				require.ErrorContains(t, err, "longer than 24576 bytes")
-				require.Zero(t, time.Since(start))
-			})
+		testkit.Bubble(t, name, func(t *testing.T) {
+			d = codec.ListDecoder[uint16]{}
+			srv := testkit.InMemory(t)
+			srv.Inject(mockserver.Fault{Op: c.request.Op(), Replace: c.response})
+			s := connect(t, to(srv), pool.Options{MaxResponse: 24 << 10})
+			start := time.Now()
+			_, err := s.Stream(t.Context(), c.request, c.decode, func() bool { return true })
+			require.ErrorIs(t, err, conn.ErrProtocol)
+			require.ErrorContains(t, err, "longer than 24576 bytes")
+			require.Zero(t, time.Since(start))
 		})
 	}
 }

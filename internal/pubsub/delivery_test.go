@@ -6,12 +6,14 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/pubsub"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
 )
 
 func TestSubscribersToOneChannelShareASubscribeRequest(t *testing.T) {
@@ -40,13 +42,15 @@ func TestSubscribersToOneChannelShareASubscribeRequest(t *testing.T) {
 		require.Zero(t, srv.Requests(codec.OpUnsubscribe))
 		publish("c", "z")
 		require.Equal(t, []string{"z"}, queued(t, subs[0]))
+		srv.Inject(mockserver.Fault{Op: codec.OpUnsubscribe, Delay: time.Second, Times: 1})
 		subs[0].Close()
 		synctest.Wait()
 		require.Equal(t, 1, srv.Requests(codec.OpUnsubscribe))
 		require.Zero(t, srv.Subscriptions("c"))
-		c.mustSubscribe(t, "c")
+		again := c.mustSubscribe(t, "c") // while the channel is being unsubscribed
 		require.Equal(t, 3, srv.Requests(codec.OpSubscribe))
 		require.Equal(t, 1, srv.Subscriptions("c"))
+		delivers(t, srv, "c", again)
 		require.Empty(t, queued(t, other))
 	})
 }
@@ -81,11 +85,11 @@ func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 		srv := testkit.InMemory(t)
 		c := newClient(t, nil, srv)
 		publish := newPublisher(t, srv)
-		slowOld := c.mustSubscribeWith(t, "0", pubsub.SubscribeOptions{Queue: 10})
-		slowNew := c.mustSubscribeWith(t, "0", pubsub.SubscribeOptions{Queue: 7, DropNewest: true})
+		slowOld := c.mustSubscribe(t, "0", pubsub.SubscribeOptions{Queue: 10})
+		slowNew := c.mustSubscribe(t, "0", pubsub.SubscribeOptions{Queue: 7, DropNewest: true})
 		var all sync.WaitGroup
 		for i := range subscribers - 2 {
-			s := c.mustSubscribeWith(t, fmt.Sprint(i%channels), pubsub.SubscribeOptions{Queue: 64})
+			s := c.mustSubscribe(t, fmt.Sprint(i%channels), pubsub.SubscribeOptions{Queue: 64})
 			all.Go(func() {
 				for n := range messages {
 					m, err := s.Next(t.Context())

@@ -18,9 +18,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// client is what the subscriptions of a client share, over servers in memory.
+// client is what the subscriptions of a client share, over a server in memory.
 type client struct {
-	managers []*pubsub.Manager
+	manager  *pubsub.Manager
 	totals   pubsub.Totals
 	dials    atomic.Int64
 	id       codec.ConnID // of the last connection
@@ -28,76 +28,64 @@ type client struct {
 	counters conn.Counters
 }
 
-// newClient returns a client of servers, which is closed when the test ends. Configure, if
-// not nil, changes the options of each manager.
-func newClient(t testing.TB, configure func(*pubsub.Options), servers ...*mockserver.Server) *client {
+// newClient returns a client of a server, which is closed when the test ends. Configure, if
+// not nil, changes the options of its manager.
+func newClient(t testing.TB, configure func(*pubsub.Options), srv *mockserver.Server) *client {
 	t.Helper()
 	c := &client{}
 	calls := conn.NewCalls(conn.SizeOf(2))
-	for _, srv := range servers {
-		dialer := &dial.Dialer{
-			Dial:    func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) },
-			Timeout: 5 * time.Second,
-		}
-		o := pubsub.Options{
-			Server: srv.Addr(),
-			Open: func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, error) {
-				c.dials.Add(1)
-				nc, err := dial.Connect(ctx, &dial.Target{
-					Server: srv.Addr(), Calls: calls, Dialer: dialer, Events: &c.counters.Events, Go: func(f func()) { go f() },
-				}, true)
-				if err != nil {
-					c.failures.Add(1)
-					return nil, err
-				}
-				c.id = nc.ID
-				return conn.New(nc.Conn, nc.Early, conn.Options{
-					MaxInFlight: 512, MaxQueued: 1 << 16, StallTimeout: 5 * time.Second,
-					Calls: calls, Counters: &c.counters, OnEvent: onEvent, ID: nc.ID,
-					OnEnd: func(_ *conn.Conn, err error) {
-						if !errors.Is(err, window.ErrClosed) {
-							c.failures.Add(1)
-						}
-					},
-				}), nil
-			},
-
-			MaxInFlight: 512, MaxRetries: 2, HealthInterval: 30 * time.Second,
-			MinBackoff: 50 * time.Millisecond, MaxBackoff: 2 * time.Second,
-		}
-		if configure != nil {
-			configure(&o)
-		}
-		c.managers = append(c.managers, pubsub.NewManager(o))
+	dialer := &dial.Dialer{
+		Dial:    func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) },
+		Timeout: 5 * time.Second,
 	}
+	o := pubsub.Options{
+		Server: srv.Addr(),
+		Open: func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, error) {
+			c.dials.Add(1)
+			nc, err := dial.Connect(ctx, &dial.Target{
+				Server: srv.Addr(), Calls: calls, Dialer: dialer, Events: &c.counters.Events, Go: func(f func()) { go f() },
+			}, true)
+			if err != nil {
+				c.failures.Add(1)
+				return nil, err
+			}
+			c.id = nc.ID
+			return conn.New(nc.Conn, nc.Early, conn.Options{
+				MaxInFlight: 512, MaxQueued: 1 << 16, StallTimeout: 5 * time.Second,
+				Calls: calls, Counters: &c.counters, OnEvent: onEvent, ID: nc.ID,
+				OnEnd: func(_ *conn.Conn, err error) {
+					if !errors.Is(err, window.ErrClosed) {
+						c.failures.Add(1)
+					}
+				},
+			}), nil
+		},
+
+		MaxInFlight: 512, MaxRetries: 2, HealthInterval: 30 * time.Second,
+		MinBackoff: 50 * time.Millisecond, MaxBackoff: 2 * time.Second,
+	}
+	if configure != nil {
+		configure(&o)
+	}
+	c.manager = pubsub.NewManager(o)
 	t.Cleanup(c.close)
 	return c
 }
 
-func (c *client) close() {
-	for _, m := range c.managers {
-		m.Close()
-	}
-}
+func (c *client) close() { c.manager.Close() }
 
-// subscribe subscribes on the servers of all managers.
 func (c *client) subscribe(ctx context.Context, channel string, q pubsub.SubscribeOptions) (s *pubsub.Subscription, server string, sent bool, err error) {
-	s, failed := pubsub.Subscribe(ctx, c.managers, channel, q, &c.totals)
+	s, failed := pubsub.Subscribe(ctx, []*pubsub.Manager{c.manager}, channel, q, &c.totals)
 	if failed != nil {
 		return nil, failed.Server, failed.Sent, failed.Err
 	}
 	return s, "", false, nil
 }
 
-// mustSubscribe subscribes until the test ends.
-func (c *client) mustSubscribe(t testing.TB, channel string) *pubsub.Subscription {
+// mustSubscribe subscribes until the test ends, with the first of the options, if there are any.
+func (c *client) mustSubscribe(t testing.TB, channel string, o ...pubsub.SubscribeOptions) *pubsub.Subscription {
 	t.Helper()
-	return c.mustSubscribeWith(t, channel, pubsub.SubscribeOptions{})
-}
-
-func (c *client) mustSubscribeWith(t testing.TB, channel string, q pubsub.SubscribeOptions) *pubsub.Subscription {
-	t.Helper()
-	s, _, _, err := c.subscribe(t.Context(), channel, q)
+	s, _, _, err := c.subscribe(t.Context(), channel, append(o, pubsub.SubscribeOptions{})[0])
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s
