@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -19,19 +18,9 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// forSizes runs a test for each value size.
-func forSizes(t *testing.T, f func(t *testing.T, size int)) {
+func TestCommandsChangeCountersAndValues(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 2, 4, 8} {
-		t.Run(fmt.Sprintf("uint%d", 8*size), func(t *testing.T) {
-			t.Parallel()
-			f(t, size)
-		})
-	}
-}
-
-func TestCommandsChangeCountersAndValues(t *testing.T) {
-	forSizes(t, func(t *testing.T, size int) {
 		s, srv := shellFor(t, size, mockserver.WithVirtualClock())
 		s.prints(0, "jobs inserted\n", "insert --ttl 1h jobs 100")
 		s.prints(1, "jobs exists\n", "insert --ttl 1h jobs 100")
@@ -62,7 +51,7 @@ func TestCommandsChangeCountersAndValues(t *testing.T) {
 		s.prints(1, "", "get --raw nobody")
 		s.prints(1, "jobs purged\nnobody not found\n", "purge jobs nobody")
 		require.Equal(t, []string{"greeting", "piped"}, srv.Keys())
-	})
+	}
 }
 
 func TestTTLIsChangedInItsUnit(t *testing.T) {

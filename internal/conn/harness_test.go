@@ -97,14 +97,6 @@ func (l link) received() int {
 	return n
 }
 
-// silent reports whether the connection is not writing.
-func (l link) silent() bool {
-	l.server.SetReadDeadline(time.Now().Add(time.Nanosecond))
-	defer l.server.SetReadDeadline(time.Time{})
-	_, err := l.server.Read(make([]byte, 1))
-	return err != nil
-}
-
 // send sends bytes of the server.
 func (l link) send(p ...byte) {
 	l.Helper()

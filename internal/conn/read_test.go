@@ -67,26 +67,6 @@ func TestReaderMatchesResponsesInPieces(t *testing.T) {
 	}
 }
 
-func TestReaderKeepsTheStartOfAFrameAtTheEndOfItsBuffer(t *testing.T) {
-	const n = readSize
-	r := newDecoder(queryCall(t, n))
-	r.keepEvents = true // without the limit on responses
-	stream := make([]byte, 0, 6*n)
-	for i := range n {
-		stream = append(stream, 1, byte(i), byte(i>>8), 4, 9, 0)
-	}
-	for len(stream) > 0 {
-		require.GreaterOrEqual(t, len(r.space()), codec.MaxFrame)
-		k := copy(r.space(), stream[:min(5000, len(stream))])
-		stream = stream[k:]
-		require.NoError(t, r.decode(k))
-	}
-	require.Len(t, r.done, 1)
-	for i, response := range r.done[0].Responses {
-		require.EqualValues(t, i, response.Quota)
-	}
-}
-
 func TestReaderRejectsWhatCannotBeAResponse(t *testing.T) {
 	for name, tt := range map[string]struct {
 		response []byte
