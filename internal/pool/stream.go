@@ -68,13 +68,13 @@ func (p *Pool) stream(ctx context.Context, permits chan struct{}, r codec.Reques
 		if err = c.Enqueue(cl); err != nil {
 			err = cmp.Or(c.Err(), err)
 		}
+		c.Retire() // it ends with the call
 	}
 	if err != nil {
 		leave()
 		<-permits
 		return false, p.unlessClosed(err)
 	}
-	c.Retire() // it ends with the call
 	stop := context.AfterFunc(p.ctx, func() { time.AfterFunc(conn.CloseGrace, leave) })
 	go func() {
 		defer close(s.parts)
