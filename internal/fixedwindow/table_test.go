@@ -63,6 +63,7 @@ func TestSlotsThatOpenAWindowStayInTheTable(t *testing.T) {
 		a := s.countHit(t.Context(), hit{max: 10, n: 1})
 		require.NoError(t, a.err)
 		require.Same(t, s, b.table.add(newSlots(b, *s.bands, s.countKey)), "a call that has not found them")
+		require.Equal(t, 1, b.table.len())
 		for i := range 3 {
 			hits(t, b, 1, fmt.Sprint(i), l)
 		}
