@@ -125,9 +125,9 @@ func (w *walk) step(c count) {
 }
 
 // changeRates takes from all token buckets with another Max, which they have from then on: tokens come back in whole
-// milliseconds. A take of several that is refused may change a rate, or not.
+// milliseconds, or never. A take of several that is refused may change a rate, or not.
 func (w *walk) changeRates() {
-	most := []uint64{1, 4, 5, 10}[w.IntN(4)]
+	most := []uint64{0, 1, 4, 5, 10}[len(w.held)%5]
 	for i, c := range w.counts {
 		if c.limit.Algorithm == window.TokenBucket {
 			w.counts[i] = c.upTo(most)

@@ -70,11 +70,14 @@ func (p *part) window() (w window.Window, made bool, err error) {
 		w.Left = micros(left)
 		w.ExpiresAt = time.UnixMicro(int64(p.answer.now)).Add(w.Left)
 	}
+	never := p.limit.Algorithm == window.TokenBucket && p.limit.Max == 0 // gets a token
 	switch {
+	case never && p.n > 0 && (p.verb == charge || p.verb == set):
+		w.Refused, w.RetryAfter = true, window.Never
 	case made:
 	case p.verb == take || p.verb == peek:
 		w.Refused, w.RetryAfter = true, window.Never
-		if p.n <= holds(&p.limit) {
+		if p.n <= holds(&p.limit) && !never {
 			w.RetryAfter = max(micros(p.answer.wait), time.Microsecond)
 		}
 	case p.verb == charge && !p.limit.Algorithm.Rolling():
