@@ -217,7 +217,7 @@ func (b *ServerBackend) window(ctx context.Context, call string, do counting, ke
 
 // TakeAll implements [Backend]. If all windows are known and their scales are at least 2 s, it takes one
 // round trip for each server that is asked. If a take is refused, it gives back the others, as GiveBack
-// does.
+// does. Windows that it has opened stay open, with nothing in them.
 func (b *ServerBackend) TakeAll(ctx context.Context, takes []Take, windows []window.Window) (granted bool, err error) {
 	if len(takes) == 0 {
 		return true, nil
