@@ -167,6 +167,35 @@ func TestWrites(t *testing.T) {
 	}
 }
 
+// A call whose context has ended is not sent if it is queued. In flight, its response is still awaited, and dropped.
+func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {
+	onPipe(t, Options{MaxInFlight: 2}, func(t *testing.T, l link) {
+		inFlight := l.enqueue(2, 10)
+		queued := l.enqueue(1, 20)
+		last := l.enqueue(1, 30)
+		require.Equal(t, 20, l.received())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		for _, cl := range []*Call{inFlight, queued} {
+			done, sent, err := cl.Wait(ctx)
+			require.False(t, done)
+			require.Equal(t, cl == inFlight, sent)
+			require.Equal(t, context.DeadlineExceeded, err)
+			require.Equal(t, time.Second, time.Since(start))
+		}
+		l.respond(1)
+		require.Equal(t, 30, l.received(), "the canceled call before it is not sent")
+		l.send(0, 1, 7, 0, 4, 9, 0)
+		synctest.Wait()
+		done, _, err := last.Wait(ctx)
+		require.True(t, done, "a call that is done belongs to its caller, though the context has ended")
+		require.NoError(t, err)
+		require.EqualValues(t, 7, last.Responses[0].Quota, "the canceled call's response is not taken for another's")
+		require.Zero(t, l.Load())
+	})
+}
+
 func TestAPingEndsAConnectionOnWhichOnlyEventsCome(t *testing.T) {
 	onPipe(t, Options{StallTimeout: 4 * time.Second}, func(t *testing.T, l link) {
 		start := time.Now()
