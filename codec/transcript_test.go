@@ -33,7 +33,8 @@ func unhex(t testing.TB, s string) []byte {
 func TestLargeResponsesOfARealServerRoundTrip(t *testing.T) {
 	names := []string{"list", "stats", "connections_response", "channels_response", "channel_multi", "info", "whoami", "list"}
 	kinds := []codec.Kind{
-		codec.KindList, codec.KindStats, codec.KindConnections, codec.KindChannels, codec.KindChannel, codec.KindInfo, codec.KindWhoAmI, codec.KindList,
+		codec.KindList, codec.KindStats, codec.KindConnections, codec.KindChannels, codec.KindChannel,
+		codec.KindInfo, codec.KindWhoAmI, codec.KindList,
 	}
 	var all [][]byte
 	for _, name := range names {

@@ -17,7 +17,9 @@ func ttlText[T codec.Value](d time.Duration) (string, time.Duration, error) {
 }
 
 func TestTTLOfChoosesTheFinestExactUnit(t *testing.T) {
-	bySize := []func(time.Duration) (string, time.Duration, error){ttlText[uint8], ttlText[uint16], ttlText[uint32], ttlText[uint64]}
+	bySize := []func(time.Duration) (string, time.Duration, error){
+		ttlText[uint8], ttlText[uint16], ttlText[uint32], ttlText[uint64],
+	}
 	const longest = time.Duration(math.MaxInt64) // some 292 years
 	for _, tt := range []struct {
 		d                     time.Duration

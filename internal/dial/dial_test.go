@@ -184,7 +184,8 @@ func TestAServerOfAnotherValueSizeIsSentOnlyTheProbe(t *testing.T) {
 					var mismatch *dial.ValueSizeError
 					require.ErrorAs(t, err, &mismatch)
 					require.Equal(t, dial.ValueSizeError{Server: "s", Client: client, Actual: actual}, *mismatch)
-					require.ErrorContains(t, err, fmt.Sprintf("the client has %d-byte values, and s has %d-byte values (use uint%d)",
+					require.ErrorContains(t, err, fmt.Sprintf(
+						"the client has %d-byte values, and s has %d-byte values (use uint%d)",
 						client, actual, 8*actual))
 				}
 				p.conns.Wait()
