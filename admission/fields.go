@@ -87,7 +87,8 @@ func (p *planned) policyItem(res *throttr.Result) string {
 	case res != nil && res.Degraded:
 		quota = res.Limit
 	case p.limit.Max > 0:
-		quota = cmp.Or(p.limit.Burst, p.limit.Max) // only token buckets have a Burst, also if the RateLimit says which are
+		// Only token buckets have a Burst, also if the RateLimit says which are.
+		quota = cmp.Or(p.limit.Burst, p.limit.Max)
 	}
 	f := p.item + ";q=" + strconv.FormatUint(quota, 10)
 	if p.places != nil {
