@@ -69,6 +69,7 @@ func TestOneProcessOfAFleetSweeps(t *testing.T) {
 			f := startFleet(t, srv, testkit.Fewer(50))
 			time.Sleep(time.Second)
 			require.Equal(t, 1, srv.Requests(codec.OpList), "one process sweeps at the start")
+			time.Sleep(30 * time.Second) // by the first health check, all know whether the server is parked
 
 			pauses := f.pauses(20 * interval)
 			require.GreaterOrEqual(t, len(pauses), 16)
