@@ -52,3 +52,8 @@ func TestCreationGetsSlowerWithTheRecordsThatWereMade(t *testing.T) {
 		require.Equal(t, want, creationTime(made), made)
 	}
 }
+
+// TableBefore reports whether the key a stands before b in the server's table.
+func TableBefore(a, b string) bool {
+	return tableOrder(a) < tableOrder(b)
+}

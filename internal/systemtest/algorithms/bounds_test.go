@@ -2,6 +2,7 @@
 package algorithms_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -84,5 +87,120 @@ func TestWorstCasesAreReached(t *testing.T) {
 			}
 			require.Equal(t, most, worst)
 		})
+	}
+}
+
+// allowedHit is a hit that was allowed.
+type allowedHit struct {
+	At time.Duration // since any origin
+	N  uint64        // the increment
+}
+
+// interval is an interval of time, with the sum of the increments in it.
+type interval struct {
+	From time.Duration // the interval begins here; the time of a hit
+	Hits uint64
+}
+
+// busiestInterval returns the interval [From, From+length) with the most hits, and of several the earliest.
+// The hits are in the order of their times. Without hits, it returns the zero interval.
+func busiestInterval(hits []allowedHit, length time.Duration) (most interval) {
+	sum, first := uint64(0), 0
+	for _, h := range hits {
+		sum += h.N
+		for h.At-hits[first].At >= length {
+			sum -= hits[first].N
+			first++
+		}
+		if sum > most.Hits {
+			most = interval{hits[first].At, sum}
+		}
+	}
+	return most
+}
+
+// largestBurst returns the interval of any length that exceeds a rate of limit hits per scale by the most,
+// and of several the one that ends first. Its Hits are what it has beyond that rate:
+//
+//	hits in the interval - length·limit/scale, rounded up
+//
+// The interval includes its end. A token bucket that holds limit tokens allows at most limit of
+// them. The hits are in the order of their times. The products must fit: those of the limit and of the longest pause, in
+// nanoseconds, and of the hits in a burst and the scale.
+func largestBurst(hits []allowedHit, scale time.Duration, limit uint64) (worst interval) {
+	// The level is what the interval that ends now has beyond the rate, times the scale: of all
+	// intervals that end now, the largest. It is never below 0, as an interval may begin now.
+	var level, highest uint64
+	var from, last time.Duration
+	for _, h := range hits {
+		if drained := uint64(h.At-last) * limit; drained < level {
+			level -= drained
+		} else {
+			level, from = 0, h.At
+		}
+		last = h.At
+		level += h.N * uint64(scale)
+		if level > highest {
+			highest, worst.From = level, from
+		}
+	}
+	worst.Hits = highest / uint64(scale)
+	if highest%uint64(scale) > 0 {
+		worst.Hits++
+	}
+	return worst
+}
+
+// rate is what a limiter allows.
+type rate struct {
+	scale time.Duration
+	limit uint64
+}
+
+func (r rate) String() string { return fmt.Sprintf("%d in %v", r.limit, r.scale) }
+
+// ratesOf returns the rates of the tests of an algorithm.
+func ratesOf(algorithm throttr.Algorithm) []rate {
+	rates := []rate{
+		{time.Second, 100},
+		{time.Minute, 1000},
+		{7 * time.Second, 3}, // not a whole number of nanoseconds per hit
+		{time.Hour, 1},
+		{time.Millisecond, 7000},
+	}
+	if algorithm == window.SlidingLog {
+		return rates
+	}
+	return append(rates, rate{time.Millisecond, 7_000_000}) // less than a nanosecond per hit
+}
+
+// decision is that of a limiter on a hit.
+type decision struct {
+	allowed    bool
+	retryAfter time.Duration // 0 if allowed
+}
+
+// limiter decides on a hit of n, at a time that is not before that of the hit before. Time 0 is a
+// multiple of every scale.
+type limiter func(at time.Duration, n uint64) decision
+
+// inMemory returns a limiter of package memory. It makes hits and takes in turns: they must be the same.
+func inMemory(t *testing.T, algorithm throttr.Algorithm, r rate) limiter {
+	t.Helper()
+	now := time.Unix(0, 0)
+	backend := memory.New(memory.WithClock(func() time.Time { return now }))
+	t.Cleanup(func() { backend.Close() })
+	limits := testkit.NewRateLimit(backend, throttr.WithAlgorithm(algorithm))
+	limit := throttr.Limit{Max: r.limit, Scale: r.scale}
+	ways := []func(context.Context, string, throttr.Limit, uint64) (throttr.Result, error){limits.HitN, limits.Take}
+	calls := 0
+	return func(at time.Duration, n uint64) decision {
+		now = time.Unix(0, int64(at))
+		calls++
+		res, err := ways[calls%len(ways)](t.Context(), "k", limit, n)
+		if err != nil { // require takes as long as a hit
+			require.NoError(t, err)
+		}
+		return decision{res.Allowed, res.RetryAfter}
 	}
 }

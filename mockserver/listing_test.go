@@ -2,6 +2,7 @@ package mockserver_test
 
 import (
 	"encoding/hex"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -84,4 +85,48 @@ func TestChannelListsItsSubscribers(t *testing.T) {
 		require.EqualValues(t, 2, names["*"])
 		require.EqualValues(t, 2, names["news"])
 	}, virtual)
+}
+
+func TestInfoCountsItself(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		srv.Advance(time.Second)
+		w, other := connect(t, srv), connect(t, srv)
+		w.ask(insert("k", 1, 9, codec.Hours), query("k"), subscribe("news"))
+		other.ask(uint16.Set{Key: []byte("b"), Value: []byte("value"), TTL: uint16.TTL{Amount: 9, Unit: codec.Hours}})
+		info := response[codec.InfoResponse](w, codec.Info{})
+		one := codec.Count{Total: 1}
+		require.Equal(t, codec.InfoResponse{
+			Timestamp: uint64(mockserver.Epoch.Unix()) + 1,
+			Requests:  codec.InfoRequests{All: codec.Count{Total: 5}, Insert: one, Query: one, Subscribe: one, Set: one, Info: one},
+			ReadBytes: codec.Count{Total: 8 + 3 + 6 + 13 + 1}, WriteBytes: codec.Count{Total: 1 + 6 + 1 + 1},
+			Keys: 2, Counters: 1, Buffers: 1, CounterBytes: 2, BufferBytes: 5,
+			Subscriptions: 5, Channels: 2, RunningSince: uint64(mockserver.Epoch.UnixNano()), Connections: 2,
+			Version: "5.0.11",
+		}, info)
+		srv.Advance(time.Minute)
+		info = response[codec.InfoResponse](w, codec.Info{})
+		require.Equal(t, codec.Count{Total: 6, PerMinute: 5}, info.Requests.All)
+		require.Equal(t, codec.Count{Total: 1, PerMinute: 1}, info.Requests.Insert)
+		require.Equal(t, 2, srv.Requests(codec.OpInfo))
+	}, virtual)
+}
+
+func TestConnectionsAreListedInOrderOfAcceptance(t *testing.T) {
+	srv := mockserver.RunT(t)
+	conn := dialReal(t, srv)
+	first := askReal(t, conn, 17, codec.WhoAmI{})
+	second := askReal(t, dialReal(t, srv), 17, codec.WhoAmI{})
+	src := fromHex(t, askReal(t, conn, 9+16+2*237, codec.Connections{}))
+	res, _, err := codec.DecodeConnectionsResponse(src)
+	require.NoError(t, err)
+	all := slices.Collect(res.All())
+	require.Len(t, all, 2)
+	require.Equal(t, []string{first[2:], second[2:]}, []string{all[0].ID.String(), all[1].ID.String()})
+	require.Equal(t, codec.TCP, all[0].Transport)
+	require.Equal(t, "127.0.0.1", all[0].IP)
+	require.EqualValues(t, 4, all[0].IPVersion)
+	require.NotZero(t, all[0].Port)
+	require.EqualValues(t, 2, all[0].ReadBytes)
+	require.EqualValues(t, 17, all[0].WriteBytes)
+	require.InDelta(t, time.Now().UnixNano(), all[0].Connected, float64(time.Minute))
 }
