@@ -20,10 +20,10 @@ import (
 
 var minute = throttr.Limit{Name: "minute", Max: 3, Scale: time.Minute}
 
-// newGate returns a Gate of 3 a minute, over a memory backend.
+// newGate returns a Gate of 3 a minute, over a memory backend, also in virtual time.
 func newGate(t *testing.T, cfg admission.Config, opts ...throttr.Option) *admission.Gate {
 	t.Helper()
-	backend := memory.New()
+	backend := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
 	t.Cleanup(func() { backend.Close() })
 	return newGateOn(t, backend, cfg, opts...)
 }
@@ -215,29 +215,13 @@ func TestFieldsHaveThePartitionOnDemand(t *testing.T) {
 		require.Equal(t, test.policy, d.PolicyField())
 		require.Equal(t, test.limit, d.LimitField())
 		require.Empty(t, d.RetryAfterField())
+		d.Outcomes = append(d.Outcomes, admission.Outcome{Name: "mine", Result: throttr.Result{Allowed: true, Limit: 5, Remaining: 4}})
+		require.Equal(t, test.limit, d.LimitField(), "what the program has added is of no limit")
 	}
-}
-
-// An outcome that the program has added is of no limit, and in no field.
-func TestFieldsHaveOutcomesOfLimitsOnly(t *testing.T) {
-	g := newGate(t, admission.Config{Limits: []throttr.Limit{minute}})
-	d := g.Admit(t.Context(), request("k"))
-	d.Outcomes = append(d.Outcomes, admission.Outcome{Name: "mine", Result: throttr.Result{Allowed: true, Limit: 5, Remaining: 4}})
-	require.Equal(t, `"minute";r=2;t=60`, d.LimitField())
-}
-
-// unaligned is a backend without aligned windows.
-type unaligned struct{ throttr.Backend }
-
-func (u unaligned) Check(l window.Limit) (window.Traits, error) {
-	if l.Algorithm == throttr.AlignedWindow {
-		return window.Traits{}, throttr.ErrUnsupported
-	}
-	return u.Backend.Check(l)
 }
 
 func TestNewRefusesInvalidConfig(t *testing.T) {
-	limiter := throttr.NewRateLimit(unaligned{memory.New()})
+	limiter := throttr.NewRateLimit(memory.New())
 	places := newPlaces(t, memory.New())
 	with := func(limits ...throttr.Limit) admission.Config { return admission.Config{Limits: limits} }
 	flight := func(l inflight.Limit) admission.Config {
@@ -258,7 +242,6 @@ func TestNewRefusesInvalidConfig(t *testing.T) {
 		"at most 64":                                                       {with(throttr.Limit{Name: strings.Repeat("x", 65), Max: 1, Scale: time.Second}), throttr.ErrRange},
 		`two limits are named "a"`:                                         {cfg: with(a, a)},
 		"0s is less than 1ms":                                              {with(throttr.Limit{Name: "a", Max: 1}), throttr.ErrScale},
-		"unsupported":                                                      {with(throttr.Limit{Name: "a", Max: 1, Scale: time.Second, Algorithm: throttr.AlignedWindow}), throttr.ErrUnsupported},
 		"a limit has no name: 3 at a time":                                 {cfg: flight(inflight.Limit{Max: 3})},
 		`two limits are named "minute"`:                                    {cfg: flight(inflight.Limit{Name: "minute", Max: 3})},
 		`limit "b" has a Max of 1000000000000000`:                          {cfg: flight(inflight.Limit{Name: "b", Max: 1e15})},
@@ -274,6 +257,9 @@ func TestNewRefusesInvalidConfig(t *testing.T) {
 			require.ErrorIs(t, err, test.match)
 		}
 	}
+	_, err := admission.New(throttr.NewRateLimit(window.Unimplemented{}), with(a))
+	require.ErrorIs(t, err, throttr.ErrConfig)
+	require.ErrorIs(t, err, throttr.ErrUnsupported)
 	require.PanicsWithValue(t, "admission: New: limiter is nil", func() { admission.New(nil, admission.Config{}) })
 	require.Panics(t, func() { admission.MustPlan(throttr.Limit{}) })
 }

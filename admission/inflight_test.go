@@ -16,7 +16,6 @@ import (
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
 var exports = inflight.Limit{Name: "exports", Max: 1, Lease: time.Second}
@@ -175,23 +174,12 @@ func TestPlacesThatCantBeDecided(t *testing.T) {
 	}
 }
 
-// failingWhile returns a store whose calls fail with err while it is away.
-func failingWhile(away *atomic.Bool, b throttr.Backend, err error) throttr.Backend {
-	return testkit.Hooked{Backend: b, Around: func(_ context.Context, _ string, _ []window.Take, do func() error) error {
-		if away.Load() {
-			return err
-		}
-		return do()
-	}}
-}
-
 // The handler's context ends when the place is lost, and its decision says so.
 func TestTheContextEndsWhenThePlaceIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var away atomic.Bool
 		store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
-		places := newPlaces(t, failingWhile(&away, store, throttr.ErrUnavailable))
-		gate := newGateOn(t, store, admission.Config{InFlight: exports, Places: places})
+		gate := newGate(t, admission.Config{InFlight: exports, Places: newPlaces(t, failingWhile(&away, store, errDown))})
 		type key struct{}
 		d := gate.Admit(context.WithValue(t.Context(), key{}, "value"), request("k"))
 		defer d.Done()

@@ -92,9 +92,7 @@ func TestThePolicyIsThatOfTheShareThatDecides(t *testing.T) {
 // either: of those of which as much remains, it is the one that ends later.
 func TestAClientThatGoesByTheStrictestIsNotDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
-		defer store.Close()
-		gate := newGateOn(t, store, admission.Config{Limits: []throttr.Limit{
+		gate := newGate(t, admission.Config{Limits: []throttr.Limit{
 			{Name: "minute", Max: 1, Scale: time.Minute}, {Name: "hour", Max: 1, Scale: time.Hour, Algorithm: throttr.AlignedWindow},
 		}})
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour - 10*time.Second))) // the hour ends first

@@ -23,14 +23,14 @@ func TestAPlanHasItsLimitsInOrder(t *testing.T) {
 	require.Equal(t, []throttr.Limit{minute, hour}, admission.MustPlan(hour, minute).Limits())
 }
 
-// A page that says what remains, and until when, has no year 1, unless nothing says when a window would end.
+// A page that says what remains, and until when, has no year 1, unless nothing says when a window would end. While time
+// passes, too, that is when the next one starts.
 func TestPeekSaysWhenAWindowEndsThatNobodyHasUsed(t *testing.T) {
+	cfg := admission.Config{Limits: []throttr.Limit{
+		minute, {Name: "aligned", Max: 3, Scale: time.Hour, Algorithm: throttr.AlignedWindow}, {Name: "month", Max: 3, Calendar: throttr.Month},
+	}}
 	synctest.Test(t, func(t *testing.T) { // it is 2000-01-01T00:00:00Z
-		store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
-		defer store.Close()
-		gate := newGateOn(t, store, admission.Config{Limits: []throttr.Limit{
-			minute, {Name: "aligned", Max: 3, Scale: time.Hour, Algorithm: throttr.AlignedWindow}, {Name: "month", Max: 3, Calendar: throttr.Month},
-		}})
+		gate := newGate(t, cfg)
 		time.Sleep(24*time.Hour + 20*time.Minute)
 		var ends []time.Time
 		for range 2 {
@@ -46,14 +46,7 @@ func TestPeekSaysWhenAWindowEndsThatNobodyHasUsed(t *testing.T) {
 		require.Equal(t, []time.Time{time.Date(2000, 1, 2, 1, 0, 0, 0, time.UTC), time.Date(2000, 2, 1, 0, 0, 0, 0, time.UTC)}, ends[1:3])
 		require.Equal(t, ends[1:3], ends[4:])
 	})
-}
-
-// While time passes, too, it ends when the next one starts.
-func TestTheEndOfAWindowThatNobodyHasUsedIsExact(t *testing.T) {
-	gate := newGate(t, admission.Config{Limits: []throttr.Limit{
-		{Name: "aligned", Max: 3, Scale: time.Hour, Algorithm: throttr.AlignedWindow}, {Name: "month", Max: 3, Calendar: throttr.Month},
-	}})
-	outcomes, err := gate.Peek(t.Context(), request("k"))
+	outcomes, err := newGate(t, cfg).Peek(t.Context(), request("k"))
 	require.NoError(t, err)
 	for _, o := range outcomes {
 		require.Zero(t, o.ResetAt.Nanosecond(), o.ResetAt)

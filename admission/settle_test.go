@@ -16,6 +16,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -95,17 +96,14 @@ func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
 	}
 }
 
-// failing is a backend whose takes, hits and charges fail when a test says so.
-type failing struct {
-	throttr.Backend
-	away *atomic.Bool
-}
-
-func (f failing) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if f.away.Load() {
-		return window.Window{}, errDown
-	}
-	return f.Backend.Charge(ctx, key, l, n)
+// failingWhile returns a store whose calls fail with err while it is away.
+func failingWhile(away *atomic.Bool, b throttr.Backend, err error) throttr.Backend {
+	return testkit.Hooked{Backend: b, Around: func(_ context.Context, _ string, _ []window.Take, do func() error) error {
+		if away.Load() {
+			return err
+		}
+		return do()
+	}}
 }
 
 // What the store has not counted, because it failed or a policy has answered, is counted by a later Commit, and a Commit
@@ -126,8 +124,8 @@ func TestCommitsCountWhatTheStoreHasNot(t *testing.T) {
 		for _, hits := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " ", hits), func(t *testing.T) {
 				var away atomic.Bool
-				store := failing{failingWhile(&away, memory.New(), errDown), &away}
-				gate := newGateOn(t, store, admission.Config{Limits: []throttr.Limit{tokens}, CountRefusals: hits},
+				cfg := admission.Config{Limits: []throttr.Limit{tokens}, CountRefusals: hits}
+				gate := newGateOn(t, failingWhile(&away, memory.New(), errDown), cfg,
 					throttr.WithPolicy(test.policy), throttr.WithLogger(nil))
 				away.Store(test.admit)
 				d := gate.Admit(t.Context(), request("k"))
@@ -189,25 +187,17 @@ func TestARequestIsGivenBackOnce(t *testing.T) {
 	})
 }
 
-// stuck is a backend that gives nothing back until it is closed.
-type stuck struct {
-	*memory.Backend
-	closed chan struct{}
-}
-
-func (s stuck) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (bool, error) {
-	select {
-	case <-s.closed:
-	case <-ctx.Done():
-	}
-	return s.Backend.GiveBack(context.WithoutCancel(ctx), key, l, n, id)
-}
-
 // What is given back in the background is bounded, and delays nobody for long.
 func TestGivingBackIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := stuck{memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0)), make(chan struct{})}
-		defer store.Close()
+		stuck := make(chan struct{})
+		store := testkit.Hooked{Backend: memory.New(memory.WithCleanPeriod(0)),
+			Around: func(_ context.Context, call string, _ []window.Take, do func() error) error {
+				if call == "give back" {
+					<-stuck
+				}
+				return do()
+			}}
 		gate := newGateOn(t, store, admission.Config{Limits: []throttr.Limit{{Name: "a", Max: 10_000, Scale: time.Hour}}},
 			throttr.WithTimeout(time.Hour))
 		queued, refused := 0, 0
@@ -226,7 +216,7 @@ func TestGivingBackIsBounded(t *testing.T) {
 		require.False(t, d.GiveBackLater())
 		d.Done()
 		refused += 3
-		close(store.closed)
+		close(stuck)
 		synctest.Wait()
 		require.Equal(t, []uint64{uint64(refused)}, counts(t, gate, request("k")))
 		for range 2000 {
@@ -299,27 +289,24 @@ func TestLimitsHaveKeysOfTheirOwn(t *testing.T) {
 
 // An outcome says which limit has decided, and on whom, as far as that may be told.
 func TestOutcomesNameTheirLimit(t *testing.T) {
-	d := newGate(t, admission.Config{}).Admit(t.Context(), request("key"))
-	require.Equal(t, "minute: allowed, 1 of 3, 2 remaining", fmt.Sprintf("%+v", d.Strictest))
-	require.NoError(t, d.Strictest.Err())
-	require.Equal(t, "3 in 1m0s", d.Strictest.Quota())
-	require.ErrorIs(t, new(admission.Outcome).Err(), throttr.ErrRateLimited)
-	err := newGate(t, admission.Config{}).Admit(t.Context(), costing("key", 4)).Strictest.Err()
-	require.ErrorIs(t, err, throttr.ErrRateLimited)
-	require.EqualError(t, err, `throttr: rate limit exceeded: key "LHDhK3oGRvkiefQn": minute: 3 in 1m0s; never granted`)
-}
-
-func TestOutcomesAsJSON(t *testing.T) {
 	gate := newGate(t, admission.Config{InFlight: exports, Places: newPlaces(t, memory.New())})
-	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	d := gate.Admit(t.Context(), admission.Request{Addr: "192.0.2.1"})
-	o := d.Outcomes[0]
-	o.ResetAt = at
-	o.ResetAfter = 1500 * time.Millisecond
+	client := admission.Request{Addr: "192.0.2.1"}
+	first := gate.Admit(t.Context(), client).Outcomes[0]
+	require.Equal(t, "minute: allowed, 1 of 3, 2 remaining", fmt.Sprintf("%+v", first))
+	require.NoError(t, first.Err())
+	require.Equal(t, "3 in 1m0s", first.Quota())
+	require.ErrorIs(t, new(admission.Outcome).Err(), throttr.ErrRateLimited)
+	never := gate.Admit(t.Context(), costing("key", 4)).Strictest
+	require.ErrorIs(t, never.Err(), throttr.ErrRateLimited)
+	require.EqualError(t, never.Err(), `throttr: rate limit exceeded: key "LHDhK3oGRvkiefQn": minute: 3 in 1m0s; never granted`)
+
+	first.ResetAt = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	first.ResetAfter = 1500 * time.Millisecond
 	for want, outcome := range map[string]admission.Outcome{
-		`{"name":"minute","key":"192.0.2.1","scale":60,"allowed":true,"count":1,"limit":3,"remaining":2,"reset_after":1.5,"reset_at":"2030-01-02T03:04:05Z"}`: o,
-		`{"name":"exports","key":"192.0.2.1","allowed":false,"count":1,"limit":1,"remaining":0,"retry_after":1}`:                                              gate.Admit(t.Context(), admission.Request{Addr: "192.0.2.1"}).Strictest,
-		`{"name":"minute","key":"LHDhK3oGRvkiefQn","scale":60,"allowed":false,"count":0,"limit":3,"remaining":0}`:                                             gate.Admit(t.Context(), costing("key", 4)).Strictest,
+		`{"name":"minute","key":"192.0.2.1","scale":60,"allowed":true,"count":1,"limit":3,"remaining":2,` +
+			`"reset_after":1.5,"reset_at":"2030-01-02T03:04:05Z"}`: first,
+		`{"name":"exports","key":"192.0.2.1","allowed":false,"count":1,"limit":1,"remaining":0,"retry_after":1}`:  gate.Admit(t.Context(), client).Strictest,
+		`{"name":"minute","key":"LHDhK3oGRvkiefQn","scale":60,"allowed":false,"count":0,"limit":3,"remaining":0}`: never,
 	} {
 		text, err := json.Marshal(outcome)
 		require.NoError(t, err)

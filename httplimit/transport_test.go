@@ -21,8 +21,8 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
 // api is somebody else's API, over a network in virtual time. It is an http.RoundTripper.
@@ -36,7 +36,8 @@ type api struct {
 	mu       sync.Mutex // guards what follows
 	requests int
 	arrivals []time.Time
-	open     int // bodies of responses that were not closed
+	open     int  // bodies, of responses and of some requests, that were not closed
+	idle     bool // CloseIdleConnections was not called
 }
 
 func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -82,7 +83,10 @@ func (a *api) send(r *http.Request, n int) {
 	a.arrivals = append(a.arrivals, time.Now())
 }
 
-// body is the body of a response.
+// CloseIdleConnections closes connections.
+func (a *api) CloseIdleConnections() { a.idle = false }
+
+// body is the body of a response, or of a request.
 type body struct {
 	io.Reader
 	api  *api
@@ -334,53 +338,37 @@ func TestNewTransportRefusesWhatExceedsTheLimit(t *testing.T) {
 	}
 }
 
-// closer is the body of a request.
-type closer struct {
-	io.Reader
-	closed bool
-}
-
-func (c *closer) Close() error {
-	c.closed = true
-	return nil
-}
-
 // What can't be sent in time fails at once, and its body is closed.
 func TestTransportFailsAtOnceIfTheTurnComesTooLate(t *testing.T) {
 	server := &api{}
 	cfg := httplimit.TransportConfig{Base: server, Limits: []throttr.Limit{{Max: 1, Scale: time.Minute}}}
 	withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
-		send := func(ctx context.Context, url string) (*closer, error) {
-			b := &closer{Reader: strings.NewReader("x")}
-			r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, b)
+		send := func(ctx context.Context, url string) error {
+			server.open++
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, &body{Reader: strings.NewReader("x"), api: server})
 			require.NoError(t, err)
 			res, err := fl.transports[0].RoundTrip(r)
 			if err == nil {
 				res.Body.Close()
 			}
-			return b, err
+			require.Zero(t, server.open, "the body is closed")
+			return err
 		}
-		_, err := send(t.Context(), "http://api.test/a")
-		require.NoError(t, err)
+		require.NoError(t, send(t.Context(), "http://api.test/a"))
 		begun := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		for _, same := range []string{"http://api.test/b", "http://API.test:80/", "https://api.test:443/"} {
-			b, err := send(ctx, same)
 			var late *throttr.DeadlineError
-			require.ErrorAs(t, err, &late, same)
-			require.True(t, b.closed)
+			require.ErrorAs(t, send(ctx, same), &late, same)
 		}
 		require.Zero(t, time.Since(begun))
 		for _, other := range []string{"http://other.test/", "http://api.test:8080/", "https://api.test:80/"} {
-			_, err = send(ctx, other)
-			require.NoError(t, err, other)
+			require.NoError(t, send(ctx, other), other)
 		}
 		canceled, stop := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, stop)
-		b, err := send(canceled, "http://api.test/c")
-		require.ErrorIs(t, err, context.Canceled)
-		require.True(t, b.closed)
+		require.ErrorIs(t, send(canceled, "http://api.test/c"), context.Canceled)
 		require.Equal(t, time.Second, time.Since(begun))
 		require.Len(t, server.arrivals, 4)
 	})
@@ -457,22 +445,14 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// pooled has idle connections.
-type pooled struct {
-	roundTripper
-	closed *bool
-}
-
-func (p pooled) CloseIdleConnections() { *p.closed = true }
-
 func TestIdleConnectionsAreThoseOfTheBase(t *testing.T) {
-	closed := false
-	for _, base := range []http.RoundTripper{roundTripper(nil), pooled{closed: &closed}} {
+	server := &api{idle: true}
+	for _, base := range []http.RoundTripper{roundTripper(nil), server} {
 		transport, err := httplimit.NewTransport(throttr.NewRateLimit(memory.New()), httplimit.TransportConfig{Base: base})
 		require.NoError(t, err)
 		(&http.Client{Transport: transport}).CloseIdleConnections()
 	}
-	require.True(t, closed)
+	require.False(t, server.idle)
 }
 
 // What others return as a response may lack fields, and its body may stall.
@@ -533,20 +513,19 @@ func TestTransportCountsWhatItReturns(t *testing.T) {
 	}
 }
 
-// deaf is a backend that can't be charged, and so stores no pause.
-type deaf struct{ throttr.Backend }
-
-func (deaf) Charge(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
-	return window.Window{}, throttr.ErrUnavailable
-}
-
 // What could not be stored holds nothing back, so nothing is sent again.
 func TestTransportSendsNothingAgainWithoutThePause(t *testing.T) {
+	deaf := testkit.Hooked{Backend: memory.New(), Around: func(_ context.Context, call string, _ []throttr.Take, do func() error) error {
+		if call == "charge" {
+			return throttr.ErrUnavailable
+		}
+		return do()
+	}}
 	for name, instead := range map[string][]throttr.Option{
 		"an error": nil, "a policy": {throttr.WithPolicy(throttr.AllowHits)}, "a fallback": {throttr.WithFallback(memory.New())},
 	} {
 		server := &api{respond: func(*http.Request, int) *http.Response { return respond(429, "Retry-After", "60") }}
-		limiter := throttr.NewRateLimit(deaf{memory.New()}, append(instead, throttr.WithLogger(nil))...)
+		limiter := throttr.NewRateLimit(deaf, append(instead, throttr.WithLogger(nil))...)
 		transport, err := httplimit.NewTransport(limiter, httplimit.TransportConfig{Base: server, Retries: 5})
 		require.NoError(t, err)
 		res, err := transport.RoundTrip(httptest.NewRequest(http.MethodGet, "http://api.test/", nil))
