@@ -188,38 +188,6 @@ func TestJitterSpreadsRetryAfter(t *testing.T) {
 	}
 }
 
-func TestFieldsHaveThePartitionOnDemand(t *testing.T) {
-	with := func(limits ...throttr.Limit) admission.Config { return admission.Config{Limits: limits} }
-	bucket := func(most uint64, scale time.Duration, burst uint64) throttr.Limit {
-		return throttr.Limit{Name: "bucket", Max: most, Scale: scale, Burst: burst, Algorithm: throttr.TokenBucket}
-	}
-	for _, test := range []struct {
-		cfg           admission.Config
-		policy, limit string
-	}{
-		{admission.Config{}, `"minute";q=3;w=60`, `"minute";r=2;t=60`},
-		{admission.Config{PartitionKey: true, PlainKeys: true}, `"minute";q=3;w=60;pk=:a2V5:`, `"minute";r=2;t=60;pk=:a2V5:`},
-		{admission.Config{PartitionKey: true}, `"minute";q=3;w=60;pk=:LHDhK3oGRvkiefQn:`, `"minute";r=2;t=60;pk=:LHDhK3oGRvkiefQn:`},
-		{with(minute, throttr.Limit{Name: "all", Max: throttr.Unlimited, Scale: time.Hour}), `"minute";q=3;w=60`, `"minute";r=2;t=60`},
-		{with(throttr.Limit{Name: "hour", Max: 7, Scale: time.Hour}, minute), `"minute";q=3;w=60, "hour";q=7;w=3600`, `"minute";r=2;t=60, "hour";r=6;t=3600`},
-		{with(throttr.Limit{Name: "none", Scale: time.Hour}), `"none";q=0;w=3600`, `"none";r=0`},
-		{with(bucket(10, time.Second, 50)), `"bucket";q=50;w=5`, `"bucket";r=49;t=1`}, // w: an empty one fills; t: this one does
-		{with(bucket(1000, time.Minute, 10)), `"bucket";q=10;w=1`, `"bucket";r=9;t=1`},
-		{with(bucket(0, time.Hour, 10)), `"bucket";q=0;w=3600`, ""},
-		{with(throttr.Limit{Name: "x", Max: 9, Scale: 1500 * time.Millisecond}), `"x";q=9;w=2`, `"x";r=8;t=2`},
-		{with(throttr.Limit{Name: "x", Max: 9, Scale: 10 * time.Millisecond}), `"x";q=9;w=1`, `"x";r=8;t=1`},
-		{with(throttr.Limit{Name: `say "\o/"`, Max: 9, Scale: time.Second}), `"say \"\\o/\"";q=9;w=1`, `"say \"\\o/\"";r=8;t=1`},
-		{with(throttr.Limit{Name: "x", Max: 999_999_999_999_999, Scale: 1 << 62}), `"x";q=999999999999999;w=4611686019`, `"x";r=999999999999998`},
-	} {
-		d := newGate(t, test.cfg).Admit(t.Context(), request("key"))
-		require.Equal(t, test.policy, d.PolicyField())
-		require.Equal(t, test.limit, d.LimitField())
-		require.Empty(t, d.RetryAfterField())
-		d.Outcomes = append(d.Outcomes, admission.Outcome{Name: "mine", Result: throttr.Result{Allowed: true, Limit: 5, Remaining: 4}})
-		require.Equal(t, test.limit, d.LimitField(), "what the program has added is of no limit")
-	}
-}
-
 func TestNewRefusesInvalidConfig(t *testing.T) {
 	limiter := throttr.NewRateLimit(memory.New())
 	places := newPlaces(t, memory.New())

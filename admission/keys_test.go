@@ -1,6 +1,8 @@
 package admission_test
 
 import (
+	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -10,6 +12,204 @@ import (
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/memory"
 )
+
+func prefixes(all ...string) []netip.Prefix {
+	ps := make([]netip.Prefix, len(all))
+	for i, p := range all {
+		ps[i] = netip.MustParsePrefix(p)
+	}
+	return ps
+}
+
+// keyOf returns the key of a request from remote with the given lines of the header field.
+func keyOf(t testing.TB, cfg admission.AddrConfig, remote string, lines ...string) string {
+	t.Helper()
+	addrs, err := admission.NewAddrs(cfg)
+	require.NoError(t, err)
+	header := http.Header{}
+	for _, l := range lines {
+		header.Add(cfg.Header, l)
+	}
+	return addrs.Key(remote, header.Values)
+}
+
+func TestTheRemoteAddressIsTheKeyWithoutProxies(t *testing.T) {
+	for remote, want := range map[string]string{
+		"192.0.2.1:80":               "192.0.2.1",
+		"192.0.2.1":                  "192.0.2.1",
+		"[2001:db8:1:2:3:4:5:6]:80":  "2001:db8:1:2::/64",
+		"2001:db8::1":                "2001:db8::/64",
+		"[::1]:80":                   "::/64",
+		"[::ffff:192.0.2.1]:80":      "192.0.2.1",
+		"[::ffff:192.0.2.1%eth0]:80": "192.0.2.1",
+		"[fe80::1%eth0]:80":          "fe80::/64",
+		"":                           "unknown",
+		"@":                          "unknown",
+		"/run/site.sock":             "unknown",
+		"example.com:80":             "unknown",
+		"192.0.2.1:http":             "unknown",
+		"192.0.2.01:80":              "unknown",
+		"192.0.2.256:80":             "unknown",
+		"192.0.2.1:80:80":            "unknown",
+		"[192.0.2.1]:80":             "unknown",
+		"[2001:db8::1":               "unknown",
+		"[2001:db8::1]:":             "unknown",
+	} {
+		require.Equal(t, want, admission.Addr(remote), remote)
+		require.Equal(t, want, keyOf(t, admission.AddrConfig{}, remote), remote)
+	}
+}
+
+func TestKeysBehindProxies(t *testing.T) {
+	const field, proxy, someone = "x-forwarded-for", "10.0.0.1:80", "198.51.100.1:80"
+	type cfg = admission.AddrConfig
+	behind := func(prefix string) cfg { return cfg{Header: field, Proxies: prefixes(prefix)} }
+	hops := func(n int) cfg { return cfg{Header: "X-Real-IP", Hops: n} } // of proxies whose addresses nobody knows
+	unix, tens := cfg{Header: field, UnixProxy: true}, behind("10.0.0.0/8")
+	for _, test := range []struct {
+		cfg    cfg
+		remote string
+		lines  []string
+		want   string
+	}{
+		{cfg{IPv6Bits: 56}, "[2001:db8:1:2fff::3]:80", nil, "2001:db8:1:2f00::/56"},
+		{cfg{IPv6Bits: 128}, "[2001:db8:1:2::3]:80", nil, "2001:db8:1:2::3"},
+		{cfg{IPv6Bits: 48}, "192.0.2.1:80", nil, "192.0.2.1"},
+		{cfg{IPv4Bits: 24}, "[::ffff:192.0.2.1]:80", nil, "192.0.2.0/24"},
+		{cfg{IPv4Bits: 24}, "[2001:db8::3]:80", nil, "2001:db8::/64"},
+		{unix, "", []string{"203.0.113.9, 192.0.2.1"}, "192.0.2.1"},
+		{unix, "@", []string{"203.0.113.9, unknown"}, "unknown"},
+		{unix, "@proxy", nil, "unknown"},
+		{unix, "/run/proxy.sock", []string{"203.0.113.9, 192.0.2.1"}, "192.0.2.1"},
+		{unix, "192.0.2.1:1111", []string{"203.0.113.9"}, "192.0.2.1"},
+		{unix, "example.com:80", []string{"203.0.113.9"}, "unknown"},
+		{behind("10.0.0.1/32"), proxy, []string{"192.0.2.1"}, "192.0.2.1"},
+		{behind("10.0.0.1/32"), "10.0.0.2:80", []string{"192.0.2.1"}, "10.0.0.2"},
+		{behind("10.1.2.3/8"), proxy, []string{"192.0.2.1"}, "192.0.2.1"},
+		{behind("::ffff:10.0.0.0/104"), proxy, []string{"192.0.2.1"}, "192.0.2.1"},
+		{behind("::ffff:10.0.0.0/104"), "11.0.0.1:80", []string{"192.0.2.1"}, "11.0.0.1"},
+		{tens, "192.0.2.1:1111", []string{"203.0.113.9"}, "192.0.2.1"},
+		{tens, "@", []string{"192.0.2.1"}, "unknown"},
+		{tens, proxy, nil, "10.0.0.1"},
+		{tens, proxy, []string{""}, "10.0.0.1"},
+		{tens, proxy, []string{"203.0.113.9, 10.1.1.1, 192.0.2.1"}, "192.0.2.1"},
+		{tens, proxy, []string{"203.0.113.9", "192.0.2.1, 10.0.0.2", "10.0.0.3"}, "192.0.2.1"},
+		{tens, proxy, []string{"192.0.2.1,10.0.0.2 ,\t10.0.0.3\t"}, "192.0.2.1"},
+		{tens, proxy, []string{"10.9.9.9, 10.0.0.2"}, "10.9.9.9"},
+		{tens, proxy, []string{"203.0.113.9, unknown, 10.0.0.2"}, "10.0.0.2"},
+		{tens, proxy, []string{"203.0.113.9, , 10.0.0.2"}, "10.0.0.2"},
+		{tens, proxy, []string{"203.0.113.9", ""}, "10.0.0.1"},
+		{tens, proxy, []string{"203.0.113.9,"}, "10.0.0.1"},
+		{tens, proxy, []string{"[2001:db8:1:2:3::4]"}, "2001:db8:1:2::/64"},
+		{hops(1), someone, []string{"203.0.113.9, 192.0.2.1"}, "192.0.2.1"},
+		{hops(2), someone, []string{"203.0.113.9, 192.0.2.1", "10.0.0.1"}, "192.0.2.1"},
+		{hops(3), someone, []string{"192.0.2.1, 10.0.0.1"}, "192.0.2.1"}, // fewer: the first there is
+		{hops(2), someone, []string{"unknown, 10.0.0.1"}, "10.0.0.1"},
+		{hops(2), someone, []string{"192.0.2.1, unknown"}, "198.51.100.1"},
+		{hops(1), someone, nil, "198.51.100.1"},
+	} {
+		require.Equal(t, test.want, keyOf(t, test.cfg, test.remote, test.lines...), test)
+	}
+}
+
+// The client, at 2001:db8:1::1 or 192.0.2.1, sends a field of its own. Each proxy of the chain
+// then appends the address of its client.
+func TestSpoofedFieldBeforeChainOfProxiesIsIgnored(t *testing.T) {
+	proxies := prefixes("10.0.0.0/8", "2001:db8:aaaa::/48", "fe80::/10")
+	spoofed := []string{
+		"", "203.0.113.9", "10.0.0.9", "203.0.113.9, 10.0.0.9, 10.0.0.8", "fe80::1%eth0", "[::1]:80", "[::1", "::1]",
+		"unknown", ",", ",,,", "\x00", "\"", "for=203.0.113.9", "203.0.113.9\t", "203.0.113.9:99999", "::ffff:203.0.113.9", "%",
+	}
+	cfg := admission.AddrConfig{Proxies: proxies, Header: "X-Forwarded-For"}
+	for _, chain := range []struct{ remote, added, want string }{ // the nearest proxy; what they append, the farthest first
+		{"10.0.0.1:80", "192.0.2.1", "192.0.2.1"},
+		{"10.0.0.1:80", "192.0.2.1:4711, 10.0.0.3:1, 10.0.0.2:65535", "192.0.2.1"},
+		{"[2001:db8:aaaa::1]:80", "[2001:db8:1::1]:4711, [2001:db8:aaaa::2]:80", "2001:db8:1::/64"},
+		{"[fe80::1%eth0]:80", "2001:db8:1::1%x, fe80::2%eth1", "2001:db8:1::/64"},
+		{"10.0.0.1:80", "2001:db8:1::1, 10.0.0.2, 2001:db8:aaaa::2, ::ffff:10.0.0.3", "2001:db8:1::/64"},
+		{"[::ffff:10.0.0.1]:80", "192.0.2.1, ::ffff:10.0.0.2", "192.0.2.1"},
+		{"192.0.2.1:80", "203.0.113.9, 10.0.0.2", "192.0.2.1"}, // no proxy
+	} {
+		for _, s := range spoofed {
+			require.Equal(t, chain.want, keyOf(t, cfg, chain.remote, s+", "+chain.added), "on the same line: %q", s)
+			require.Equal(t, chain.want, keyOf(t, cfg, chain.remote, s, chain.added), "on a line of its own: %q", s)
+		}
+	}
+}
+
+func TestNewAddrsRejectsInvalidConfig(t *testing.T) {
+	some := prefixes("10.0.0.0/8")
+	for _, test := range []struct {
+		cfg  admission.AddrConfig
+		text string
+	}{
+		{admission.AddrConfig{Proxies: some}, "no Header"},
+		{admission.AddrConfig{UnixProxy: true}, "no Header"},
+		{admission.AddrConfig{Header: "X-Forwarded-For"}, "no proxy"},
+		{admission.AddrConfig{Hops: 1}, "no Header"},
+		{admission.AddrConfig{Hops: -1, Header: "X"}, "Hops is at least 0"},
+		{admission.AddrConfig{Hops: 1, Header: "X", UnixProxy: true}, "not beside Proxies or UnixProxy"},
+		{admission.AddrConfig{Hops: 1, Header: "X", Proxies: some}, "not beside Proxies or UnixProxy"},
+		{admission.AddrConfig{Proxies: some, Header: "forwarded"}, "let the proxies set X-Forwarded-For"},
+		{admission.AddrConfig{Proxies: some, Header: "X Forwarded"}, "not the name of a header field"},
+		{admission.AddrConfig{IPv6Bits: 129}, "IPv6Bits is 1 to 128"},
+		{admission.AddrConfig{IPv4Bits: -1}, "IPv4Bits is 1 to 32"},
+		{admission.AddrConfig{Proxies: make([]netip.Prefix, 1), Header: "X"}, "invalid"},
+		{admission.AddrConfig{Proxies: append(prefixes("0.0.0.0/0"), some...), Header: "X"}, "every address"},
+		{admission.AddrConfig{Proxies: prefixes("::ffff:0.0.0.0/96"), Header: "X"}, "every address"},
+	} {
+		_, err := admission.NewAddrs(test.cfg)
+		require.ErrorIs(t, err, throttr.ErrConfig)
+		require.ErrorContains(t, err, test.text)
+	}
+}
+
+// FuzzForwardedAddresses lets a client send arbitrary fields, to which proxies append the correct addresses. The key must
+// be the real address of the client.
+func FuzzForwardedAddresses(f *testing.F) {
+	for _, s := range []string{"", "203.0.113.9", "10.0.0.3", ",", "[::1", "]", "[]:80"} {
+		f.Add(s, s, uint32(0xc0000201), uint8(0), true)
+		f.Add(s, "x", uint32(0xcb007109), uint8(3), false)
+	}
+	proxies := prefixes("10.0.0.0/8")
+	addrs, err := admission.NewAddrs(admission.AddrConfig{Proxies: proxies, Header: "X-Forwarded-For"})
+	require.NoError(f, err)
+	f.Fuzz(func(t *testing.T, first, second string, client uint32, hops uint8, sameLine bool) {
+		key := func(remote string, lines ...string) string {
+			return addrs.Key(remote, http.Header{"X-Forwarded-For": lines}.Values)
+		}
+		for _, remote := range []string{first, second, "10.0.0.1:80"} {
+			requireKey(t, key(remote, first, second))
+		}
+		addr := netip.AddrFrom4([4]byte{byte(client >> 24), byte(client >> 16), byte(client >> 8), byte(client)})
+		if proxies[0].Contains(addr) {
+			return
+		}
+		wrote := addr.String() + strings.Repeat(", 10.0.0.2", int(hops%4))
+		lines := []string{first, second, wrote}
+		if sameLine {
+			lines = []string{first, second + ", " + wrote}
+		}
+		require.Equal(t, addr.String(), key("10.0.0.1:80", lines...), "%q", lines)
+	})
+}
+
+// requireKey requires that a key is an address or a prefix in its canonical form, or "unknown".
+func requireKey(t *testing.T, key string) {
+	if key == "unknown" {
+		return
+	}
+	if p, err := netip.ParsePrefix(key); err == nil {
+		require.Equal(t, p.Masked().String(), key)
+		require.Equal(t, 64, p.Bits())
+		require.True(t, p.Addr().Is6() && !p.Addr().Is4In6())
+		return
+	}
+	addr, err := netip.ParseAddr(key)
+	require.NoError(t, err)
+	require.Equal(t, addr.String(), key)
+	require.True(t, addr.Is4(), key)
+}
 
 // Addresses and what everybody shares are stored as they are, other keys as digests, and what only looks like an
 // address, too.

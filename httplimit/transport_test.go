@@ -427,17 +427,21 @@ func TestTransportRepeatsWhatIsSafe(t *testing.T) {
 	}
 }
 
-// The largest pause is one that the store can keep.
-func TestTransportPausesForEver(t *testing.T) {
-	server := &api{respond: func(*http.Request, int) *http.Response { return respond(200) }}
-	cfg := httplimit.TransportConfig{Base: server, MaxPause: math.MaxInt64, Pause: func(*http.Response) time.Duration { return math.MaxInt64 }}
-	withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
-		fl.got(t, 1)
-		ctx, cancel := context.WithTimeout(t.Context(), 100*365*24*time.Hour)
-		defer cancel()
-		_, err := fl.get(ctx)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-	})
+// A pause ends: after MaxPause, and the largest one is what the store can keep.
+func TestTransportPausesForMaxPause(t *testing.T) {
+	for most, want := range map[time.Duration]time.Duration{0: time.Hour, time.Minute: time.Minute, math.MaxInt64: 1 << 32 * time.Second} {
+		cfg := httplimit.TransportConfig{Base: &api{}, MaxPause: most, Pause: func(*http.Response) time.Duration { return math.MaxInt64 }}
+		withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
+			fl.got(t, 1)
+			end := time.Now().Add(want)
+			ctx, cancel := context.WithTimeout(t.Context(), want/2)
+			defer cancel()
+			_, err := fl.get(ctx)
+			var late *throttr.DeadlineError
+			require.ErrorAs(t, err, &late)
+			require.WithinRange(t, late.At, end.Add(-time.Second), end.Add(2*time.Millisecond))
+		})
+	}
 }
 
 // roundTripper is an http.RoundTripper.
@@ -533,29 +537,6 @@ func TestTransportSendsNothingAgainWithoutThePause(t *testing.T) {
 		res.Body.Close()
 		require.Equal(t, 1, server.requests, name)
 	}
-}
-
-// A response is returned if its request can't be sent again in time.
-func TestTransportReturnsTheResponseIfThePauseIsTooLong(t *testing.T) {
-	server := &api{}
-	server.respond = func(*http.Request, int) *http.Response { return respond(429, "Retry-After", "7200") }
-	withFleet(t, 1, httplimit.TransportConfig{Base: server, Retries: 1}, func(t *testing.T, fl *fleet) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		begun := time.Now()
-		res, err := fl.get(ctx)
-		require.NoError(t, err)
-		require.Equal(t, 429, res.StatusCode)
-		text, err := io.ReadAll(res.Body)
-		require.NoError(t, err)
-		require.Equal(t, "hello", string(text))
-		res.Body.Close()
-		_, err = fl.get(ctx)
-		var late *throttr.DeadlineError
-		require.ErrorAs(t, err, &late)
-		require.Zero(t, time.Since(begun))
-		require.WithinRange(t, late.At, begun.Add(time.Hour-time.Second), begun.Add(time.Hour+2*time.Millisecond), "MaxPause")
-	})
 }
 
 // What net/http sends on a second connection counts again, and does not wait.
