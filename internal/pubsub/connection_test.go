@@ -20,9 +20,7 @@ import (
 )
 
 func TestLostConnectionIsReplacedAndLeavesAGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		c := newClient(t, nil, srv)
+	bubble(t, nil, func(t *testing.T, srv *mockserver.Server, c *client) {
 		var subs []*pubsub.Subscription
 		for i := range 200 { // 100 channels, more than one write requests
 			subs = append(subs, c.mustSubscribe(t, fmt.Sprint(i/2)))
@@ -57,9 +55,7 @@ func TestLostConnectionIsReplacedAndLeavesAGap(t *testing.T) {
 // TestGapPrecedesMessagesBeforeTheConfirmation: EVENTs can arrive while the response to the
 // SUBSCRIBE is still on its way.
 func TestGapPrecedesMessagesBeforeTheConfirmation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		c := newClient(t, nil, srv)
+	bubble(t, nil, func(t *testing.T, srv *mockserver.Server, c *client) {
 		s, all := c.mustSubscribe(t, "c"), c.mustSubscribe(t, pubsub.All)
 		remove := srv.Inject(mockserver.Fault{Delay: time.Second})
 		srv.Disconnect()
@@ -84,20 +80,19 @@ func TestGapPrecedesMessagesBeforeTheConfirmation(t *testing.T) {
 
 // Messages can come on a connection that is not ready yet, and it may never be.
 func TestAConnectionThatWasNotMadeLeavesAGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		fails := false
-		c := newClient(t, func(o *pubsub.Options) {
-			open := o.Open
-			o.Open = func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, error) {
-				if fails {
-					fails = false
-					onEvent(conn.Event{Channel: []byte(pubsub.All), Payload: []byte("x")})
-					return nil, dial.ErrConnect
-				}
-				return open(ctx, onEvent)
+	fails := false
+	configure := func(o *pubsub.Options) {
+		open := o.Open
+		o.Open = func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, error) {
+			if fails {
+				fails = false
+				onEvent(conn.Event{Channel: []byte(pubsub.All), Payload: []byte("x")})
+				return nil, dial.ErrConnect
 			}
-		}, srv)
+			return open(ctx, onEvent)
+		}
+	}
+	bubble(t, configure, func(t *testing.T, srv *mockserver.Server, c *client) {
 		s := c.mustSubscribe(t, pubsub.All)
 		fails = true
 		srv.Disconnect()
@@ -109,9 +104,8 @@ func TestAConnectionThatWasNotMadeLeavesAGap(t *testing.T) {
 }
 
 func TestReconnectBacksOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		c := newClient(t, func(o *pubsub.Options) { o.MinBackoff, o.MaxBackoff = time.Second, 4*time.Second }, srv)
+	configure := func(o *pubsub.Options) { o.MinBackoff, o.MaxBackoff = time.Second, 4*time.Second }
+	bubble(t, configure, func(t *testing.T, srv *mockserver.Server, c *client) {
 		s := c.mustSubscribe(t, "c")
 		dials := c.dials.Load()
 		srv.Refuse(true)
@@ -151,9 +145,8 @@ func TestReconnectBacksOff(t *testing.T) {
 // EVENTs need room among the 1024 responses that a server keeps (H4).
 func TestFewRequestsAreOutstanding(t *testing.T) {
 	for allowed, most := range map[int]int{512: 64, 3: 3} {
-		synctest.Test(t, func(t *testing.T) {
-			srv := testkit.InMemory(t)
-			c := newClient(t, func(o *pubsub.Options) { o.MaxInFlight = allowed }, srv)
+		configure := func(o *pubsub.Options) { o.MaxInFlight = allowed }
+		bubble(t, configure, func(t *testing.T, srv *mockserver.Server, c *client) {
 			srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Delay: time.Second})
 			var all sync.WaitGroup
 			for i := range 3 * most {
@@ -173,32 +166,34 @@ func TestFewRequestsAreOutstanding(t *testing.T) {
 	}
 }
 
-func TestDroppedResponseEndsTheConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		c := newClient(t, nil, srv)
-		old := c.mustSubscribe(t, "old")
-		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Drop: true, Times: 1}) // H4
-		s := c.mustSubscribe(t, "c")                                              // succeeds on the next connection
-		require.EqualValues(t, 1, c.failures.Load())
-		require.True(t, next(t, old).Gap)
-		delivers(t, srv, "c", s)
-	})
-}
-
-func TestSilentServerIsNoticed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		c := newClient(t, nil, srv)
-		s := c.mustSubscribe(t, "c")
-		remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Drop: true})
-		start := time.Now()
-		time.AfterFunc(31*time.Second, remove)
-		m, err := s.Next(t.Context())
-		require.NoError(t, err)
-		require.True(t, m.Gap)
-		require.InDelta(t, 36, time.Since(start).Seconds(), 2)
-	})
+func TestAConnectionWithAFaultIsReplaced(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault mockserver.Fault
+		begin func(t *testing.T, srv *mockserver.Server, c *client)
+		after time.Duration
+	}{
+		"a response is dropped (H4)": {mockserver.Fault{Op: codec.OpSubscribe, Drop: true, Times: 1},
+			func(t *testing.T, _ *mockserver.Server, c *client) {
+				c.mustSubscribe(t, "c") // succeeds on the next connection
+				require.EqualValues(t, 1, c.failures.Load())
+			}, 6 * time.Second},
+		"the server is silent": {mockserver.Fault{Op: codec.OpQuery, Drop: true, Times: 1},
+			func(*testing.T, *mockserver.Server, *client) {}, 36 * time.Second},
+		"a confirmed subscription is refused": {mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 3},
+			func(_ *testing.T, srv *mockserver.Server, _ *client) { srv.Disconnect() }, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, srv *mockserver.Server, c *client) {
+				s := c.mustSubscribe(t, "old")
+				srv.Inject(test.fault)
+				begun := time.Now()
+				test.begin(t, srv, c)
+				require.True(t, next(t, s).Gap)
+				require.InDelta(t, test.after, time.Since(begun), float64(2*time.Second))
+				delivers(t, srv, "old", s)
+			})
+		})
+	}
 }
 
 func TestCloseEndsSubscriptions(t *testing.T) {
@@ -224,16 +219,11 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 			idle.Close()
 			require.ErrorIs(t, <-result, window.ErrClosed)
 			publish("c", "3")
-			var got []string
-			for {
-				m, err := s.Next(t.Context())
-				if err != nil {
-					require.ErrorIs(t, err, window.ErrClosed)
-					break
-				}
-				got = append(got, string(m.Payload))
+			for _, queued := range []string{"1", "2"} {
+				require.Equal(t, queued, string(next(t, s).Payload), "queued messages can still be read")
 			}
-			require.Equal(t, []string{"1", "2"}, got, "queued messages can still be read")
+			_, err := s.Next(t.Context())
+			require.ErrorIs(t, err, window.ErrClosed)
 			require.Zero(t, s.Dropped())
 			s.Close()
 			c.close()
@@ -244,9 +234,8 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 }
 
 func TestCloseEndsSubscriptionsAtAnyTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		c := newClient(t, func(o *pubsub.Options) { o.MinBackoff = time.Millisecond }, srv)
+	configure := func(o *pubsub.Options) { o.MinBackoff = time.Millisecond }
+	bubble(t, configure, func(t *testing.T, srv *mockserver.Server, c *client) {
 		var all sync.WaitGroup
 		for i := range 50 {
 			all.Go(func() {
@@ -338,14 +327,3 @@ func TestSubscribeFails(t *testing.T) {
 
 // slow is a fault that delays the responses to requests of a kind.
 func slow(op codec.Op) mockserver.Fault { return mockserver.Fault{Op: op, Delay: time.Minute} }
-
-func TestRefusedSubscriptionIsRepeatedIfItWasConfirmed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		s := newClient(t, nil, srv).mustSubscribe(t, "c")
-		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 3})
-		srv.Disconnect()
-		require.True(t, next(t, s).Gap, "the server is asked until it confirms")
-		delivers(t, srv, "c", s)
-	})
-}

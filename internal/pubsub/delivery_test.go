@@ -12,14 +12,11 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/pubsub"
-	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
 func TestSubscribersToOneChannelShareASubscribeRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		c := newClient(t, nil, srv)
+	bubble(t, nil, func(t *testing.T, srv *mockserver.Server, c *client) {
 		other := c.mustSubscribe(t, "other")
 		var subs []*pubsub.Subscription
 		for range 10 {
@@ -57,9 +54,7 @@ func TestSubscribersToOneChannelShareASubscribeRequest(t *testing.T) {
 
 // The server has subscribed the connection to these channels, and a SUBSCRIBE would make each message come twice.
 func TestNoSubscribeForImplicitChannels(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		c := newClient(t, nil, srv)
+	bubble(t, nil, func(t *testing.T, srv *mockserver.Server, c *client) {
 		all := c.mustSubscribe(t, pubsub.All)
 		id := c.id.String()
 		byID := c.mustSubscribe(t, id)
@@ -81,9 +76,7 @@ func TestNoSubscribeForImplicitChannels(t *testing.T) {
 
 func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 	const subscribers, channels, messages = 1000, 4, 100
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		c := newClient(t, nil, srv)
+	bubble(t, nil, func(t *testing.T, srv *mockserver.Server, c *client) {
 		publish := newPublisher(t, srv)
 		slowOld := c.mustSubscribe(t, "0", pubsub.SubscribeOptions{Queue: 10})
 		slowNew := c.mustSubscribe(t, "0", pubsub.SubscribeOptions{Queue: 7, DropNewest: true})
@@ -122,9 +115,8 @@ func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 
 func TestEachMessageGoesToOneReader(t *testing.T) {
 	const readers, messages = 8, 200
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		s := newClient(t, nil, srv).mustSubscribe(t, "c")
+	bubble(t, nil, func(t *testing.T, srv *mockserver.Server, c *client) {
+		s := c.mustSubscribe(t, "c")
 		got := make(chan string, 2*messages)
 		var all sync.WaitGroup
 		for range readers {

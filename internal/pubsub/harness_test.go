@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pubsub"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
@@ -70,6 +72,15 @@ func newClient(t testing.TB, configure func(*pubsub.Options), srv *mockserver.Se
 	c.manager = pubsub.NewManager(o)
 	t.Cleanup(c.close)
 	return c
+}
+
+// bubble runs a test in a bubble, with a server in memory and a client of it.
+func bubble(t *testing.T, configure func(*pubsub.Options), test func(t *testing.T, srv *mockserver.Server, c *client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		test(t, srv, newClient(t, configure, srv))
+	})
 }
 
 func (c *client) close() { c.manager.Close() }
