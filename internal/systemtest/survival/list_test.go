@@ -64,18 +64,18 @@ func wrongLists(t *testing.T, mode throttr.Parking) {
 		p.end()
 		time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
 		list := forgedList(t, srv)
-		undo := func() {}
+		fault := mockserver.Fault{Op: codec.OpList, Replace: list}
 		switch r.IntN(5) {
-		case 0:
-			undo = srv.Inject(mockserver.Fault{Op: codec.OpList, Replace: list})
 		case 1:
-			undo = srv.Inject(mockserver.Fault{Op: codec.OpList, Replace: list[:r.IntN(len(list)-1)+1]})
+			fault.Replace = list[:r.IntN(len(list)-1)+1]
 		case 2:
 			list[9+r.IntN(len(list)-9)] ^= byte(1 + r.IntN(255))
-			undo = srv.Inject(mockserver.Fault{Op: codec.OpList, Replace: list})
 		case 3:
-			undo = srv.Inject(mockserver.Fault{Op: codec.OpList, Disconnect: true})
+			fault = mockserver.Fault{Op: codec.OpList, Disconnect: true}
+		case 4:
+			fault.Replace = nil // the list of the server
 		}
+		undo := srv.Inject(fault)
 		result, err := sweeper.Sweep(t.Context(), false)
 		removed += result[0].Removed
 		undo()
@@ -120,17 +120,8 @@ var hidden = map[string]func(ours, foreign []string) []string{
 	},
 	"our names twice": func(ours, foreign []string) []string { return append(ours, ours[:len(foreign)]...) },
 	"the leader's name twice": func(ours, foreign []string) []string {
-		for range foreign {
-			ours = append(ours, sweep.LeaderKey)
-		}
-		return ours
+		return append(ours, slices.Repeat([]string{sweep.LeaderKey}, len(foreign))...)
 	},
-}
-
-// hide makes LISTs of srv hide the foreign records, until undo is called.
-func hide(t *testing.T, srv *mockserver.Server, foreign []string, names func(ours, foreign []string) []string) (undo func()) {
-	ours := slices.DeleteFunc(srv.Keys(), func(name string) bool { return slices.Contains(foreign, name) })
-	return srv.Inject(mockserver.Fault{Op: codec.OpList, Replace: listOf(t, names(ours, foreign))})
 }
 
 func TestServerWithHiddenForeignRecordsIsNotParked(t *testing.T) {
@@ -152,7 +143,11 @@ func hiddenRecords(t *testing.T, names func(ours, foreign []string) []string, bu
 		testkit.Hits(t, first.limiter, 1, key, time.Minute, 100)
 	}
 	srv.Delete(sweep.LeaderKey)
-	undo := hide(t, srv, foreign, names)
+	hide := func() (undo func()) {
+		ours := slices.DeleteFunc(srv.Keys(), func(name string) bool { return slices.Contains(foreign, name) })
+		return srv.Inject(mockserver.Fault{Op: codec.OpList, Replace: listOf(t, names(ours, foreign))})
+	}
+	undo := hide()
 	p := start[uint16](t, srv, throttr.Config{})
 	scale, n := time.Minute, 20
 	if busy {
@@ -165,7 +160,7 @@ func hiddenRecords(t *testing.T, names func(ours, foreign []string) []string, bu
 	for range testkit.Fewer(200) {
 		time.Sleep(500 * time.Millisecond)
 		undo()
-		undo = hide(t, srv, foreign, names)
+		undo = hide()
 		require.False(t, p.client.Stats().Servers[0].Parked)
 	}
 	require.NotContains(t, srv.Keys(), "")

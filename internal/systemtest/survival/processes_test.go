@@ -9,9 +9,11 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -103,17 +105,6 @@ func dieAtOnce[T codec.Value](t *testing.T) {
 	require.Zero(t, srv.Expired(), "records that expired")
 }
 
-// oneHit is a process that makes one hit and ends.
-func oneHit(t *testing.T, srv *mockserver.Server) {
-	p := start[uint16](t, srv, throttr.Config{})
-	begin := time.Now()
-	_, err := p.limiter.Hit(t.Context(), "k", time.Hour, 1000)
-	require.NoError(t, err)
-	require.Less(t, time.Since(begin), 20*time.Millisecond)
-	require.NoError(t, p.client.Close())
-	p.end()
-}
-
 func TestProgramsThatMakeOneHitDoNotListServersRepeatedly(t *testing.T) {
 	for name, c := range map[string]struct {
 		records, hits, infos, lists int
@@ -130,7 +121,12 @@ func TestProgramsThatMakeOneHitDoNotListServersRepeatedly(t *testing.T) {
 			}
 			srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 			for range c.hits {
-				oneHit(t, srv)
+				p := start[uint16](t, srv, throttr.Config{})
+				begin := time.Now()
+				testkit.Hits(t, p.limiter, 1, "k", time.Hour, 1000)
+				require.Less(t, time.Since(begin), 20*time.Millisecond)
+				require.NoError(t, p.client.Close())
+				p.end()
 				require.Equal(t, c.parked, slices.Contains(srv.Keys(), ""))
 				time.Sleep(3 * time.Second)
 			}
@@ -148,10 +144,9 @@ type process[T codec.Value] struct {
 	backend *throttr.ServerBackend
 	limiter *throttr.RateLimit
 	onList  atomic.Pointer[func()] // called when the process sends a LIST
-
-	ctx  context.Context // ends when the process is killed
-	kill context.CancelFunc
-	work sync.WaitGroup
+	ctx     context.Context        // ends when the process is killed
+	kill    context.CancelFunc
+	work    sync.WaitGroup
 }
 
 // start starts a process that ends with the test at the latest.
@@ -168,7 +163,7 @@ func start[T codec.Value](t *testing.T, srv *mockserver.Server, cfg throttr.Conf
 			return nil, err
 		}
 		context.AfterFunc(p.ctx, func() { nc.Close() })
-		return &processConn{Conn: nc, onList: &p.onList, ctx: p.ctx}, nil
+		return &processConn[T]{nc, p}, nil
 	}
 	client, err := throttr.Connect[T](context.Background(), cfg)
 	require.NoError(t, err)
@@ -188,14 +183,13 @@ func (p *process[T]) end() {
 }
 
 // processConn is a connection of a process.
-type processConn struct {
+type processConn[T codec.Value] struct {
 	net.Conn
-	onList *atomic.Pointer[func()]
-	ctx    context.Context
+	*process[T]
 }
 
 // Write implements [net.Conn].
-func (c *processConn) Write(b []byte) (int, error) {
+func (c *processConn[T]) Write(b []byte) (int, error) {
 	if c.ctx.Err() != nil {
 		return 0, errKilled
 	}
@@ -214,5 +208,107 @@ func (p *process[T]) hit(r *rand.Rand, keys []string, scale, pause time.Duration
 			p.limiter.Hit(p.ctx, keys[r.IntN(len(keys))], scale, limit)
 			time.Sleep(pause/2 + time.Duration(r.Int64N(int64(pause))))
 		}
+	})
+}
+
+// fleet is processes of one server, and the times at which one of them has sent a LIST.
+type fleet struct {
+	mu    sync.Mutex // guards what follows
+	lists []time.Time
+	kill  bool // the next one that sends a LIST dies
+}
+
+func startFleet(t *testing.T, srv *mockserver.Server, n int) *fleet {
+	f := &fleet{}
+	for i := range n {
+		p := start[uint16](t, srv, throttr.Config{})
+		onList := func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.lists = append(f.lists, time.Now())
+			if f.kill {
+				f.kill = false
+				p.kill()
+			}
+		}
+		p.onList.Store(&onList)
+		p.hit(rand.New(rand.NewPCG(4, uint64(i))), keys(100), time.Second, 5*time.Second, 100)
+	}
+	return f
+}
+
+// pauses lets time pass, and returns the times between two LISTs. It may have the next leader killed.
+func (f *fleet) pauses(d time.Duration, kill bool) (all []time.Duration) {
+	f.mu.Lock()
+	f.lists = nil
+	f.kill = kill
+	f.mu.Unlock()
+	time.Sleep(d)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := 1; i < len(f.lists); i++ {
+		all = append(all, f.lists[i].Sub(f.lists[i-1]))
+	}
+	return all
+}
+
+func TestOneProcessOfAFleetSweeps(t *testing.T) {
+	for name, interval := range map[string]time.Duration{"parked": time.Minute, "not parked": 4500 * time.Millisecond} {
+		testkit.Bubble(t, name, func(t *testing.T) {
+			srv := testkit.InMemory(t, mockserver.WithRealCollector())
+			if name != "parked" {
+				srv.Set("somebody's", 1, 24*time.Hour)
+			}
+			f := startFleet(t, srv, testkit.Fewer(50))
+			time.Sleep(time.Second)
+			require.Equal(t, 1, srv.Requests(codec.OpList), "one process sweeps at the start")
+			time.Sleep(30 * time.Second) // by the first health check, all know whether the server is parked
+
+			pauses := f.pauses(20*interval, false)
+			require.GreaterOrEqual(t, len(pauses), 16)
+			killed := f.pauses(6*interval, true)
+			require.False(t, f.kill, "a leader was killed in the midst of a sweep")
+			require.GreaterOrEqual(t, len(killed), 4)
+			require.Less(t, killed[0], interval*95/100, "another one does not wait for a whole period")
+			for _, p := range append(pauses, killed[1:]...) {
+				require.InDelta(t, interval, p, float64(interval/3))
+			}
+		})
+	}
+}
+
+func TestForeignRecordsAreNotTouchedAndTheServerIsNotParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t, mockserver.WithRealCollector())
+		const ours = "wiA:1s:k" // the name of a record of windows
+		foreign := []string{"jobs", "zz" + ours, strings.ToUpper(ours), ours[:3]}
+		for _, key := range foreign {
+			srv.Set(key, 7, time.Hour)
+		}
+		other := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		set, err := other.Set(t.Context(), ours, []byte("a buffer"), codec.TTL[uint16]{Amount: 1, Unit: codec.Hours})
+		require.NoError(t, err)
+		require.True(t, set)
+		p := start[uint16](t, srv, throttr.Config{})
+		r := rand.New(rand.NewPCG(5, 5))
+		p.hit(r, keys(50), time.Second, 20*time.Millisecond, 100)
+		p.hit(r, keys(50), time.Minute, 20*time.Millisecond, 100)
+		time.Sleep(40 * time.Second)
+		require.Len(t, testkit.Keys(srv), len(srv.Keys())-1, "no parking record")
+		require.False(t, p.client.Stats().Servers[0].Parked)
+		require.Equal(t, len(foreign)+1, p.backend.Records().Foreign)
+		for _, key := range append(foreign, ours) {
+			left, ok := srv.TTL(key)
+			require.True(t, ok)
+			require.Equal(t, time.Hour-40*time.Second, left)
+		}
+
+		// Records of the dead are removed before they expire.
+		p.end()
+		q := start[uint16](t, srv, throttr.Config{})
+		time.Sleep(6 * time.Minute)
+		require.ElementsMatch(t, append(foreign, ours), testkit.Keys(srv))
+		require.Zero(t, srv.Expired())
+		require.Equal(t, len(foreign)+1, q.backend.Records().Foreign)
 	})
 }
