@@ -301,32 +301,6 @@ func TestResponsesToAnAbandonedProbeAreRead(t *testing.T) {
 	})
 }
 
-// hello returns the server name that a TLS client asks for.
-func hello(t *testing.T, conf *tls.Config, address string) (serverName string) {
-	ours, theirs := net.Pipe()
-	var server sync.WaitGroup
-	server.Go(func() {
-		defer theirs.Close()
-		tls.Server(theirs, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
-			serverName = h.ServerName
-			return nil, errors.New("seen enough")
-		}}).Handshake()
-	})
-	d := dialer(func(context.Context, string, string) (net.Conn, error) { return ours, nil })
-	d.TLS = conf
-	_, _, err := connect(t.Context(), d, "s", dial.Address{Network: "tcp", Address: address})
-	require.ErrorIs(t, err, dial.ErrConnect)
-	server.Wait()
-	return serverName
-}
-
-func TestTheServerNameOfTLSDefaultsToTheHost(t *testing.T) {
-	conf := &tls.Config{}
-	require.Equal(t, "example.org", hello(t, conf, "example.org:9000"))
-	require.Empty(t, conf.ServerName, "the caller's configuration is not changed")
-	require.Equal(t, "other.example", hello(t, &tls.Config{ServerName: "other.example"}, "example.org:9000"))
-}
-
 // Each step of making a connection ends with the timeout and with the caller's context, and the network connection with it.
 func TestWaitsAreBounded(t *testing.T) {
 	hang := func(ctx context.Context, _, _ string) (net.Conn, error) {

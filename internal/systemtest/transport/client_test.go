@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"testing"
@@ -50,22 +51,24 @@ func TestKeyThatMovesToAnAddedServerHasTwoWindows(t *testing.T) {
 
 func TestClientPresentsItsCertificate(t *testing.T) {
 	end := time.Now().Add(time.Hour)
-	cert, roots := testkit.Certificate(t, "localhost", end)
 	mine, clients := testkit.Certificate(t, "throttr", end)
 	srv := mockserver.RunT(t)
-	addr := testkit.TLS(t, srv.Addr(), &tls.Config{
-		Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
-	})
-	client := testkit.Client[uint16](t, throttr.Config{
-		Servers: []string{addr}, TLS: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{mine}},
-	})
-	require.Equal(t, 3, testkit.Hits(t, testkit.NewRateLimit(client.Backend()), 5, "k", time.Hour, 3))
-	sub := testkit.Subscribe(t, client, "c") // on a connection of its own
-	_, err := client.Publish(t.Context(), "c", []byte("hello"))
-	require.NoError(t, err)
-	require.Equal(t, "hello", string(testkit.Next(t, sub).Payload))
-	client.Close()
-	requireNoGoroutines(t)
+	for _, name := range []string{"", "other.example"} { // that of the address, and one of the caller
+		cert, roots := testkit.Certificate(t, cmp.Or(name, "localhost"), end)
+		addr := testkit.TLS(t, srv.Addr(), &tls.Config{
+			Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
+		})
+		conf := &tls.Config{ServerName: name, RootCAs: roots, Certificates: []tls.Certificate{mine}}
+		client := testkit.Client[uint16](t, throttr.Config{Servers: []string{addr}, TLS: conf})
+		require.Equal(t, name, conf.ServerName, "the caller's configuration is not changed")
+		require.Equal(t, 3, testkit.Hits(t, testkit.NewRateLimit(client.Backend()), 5, "k"+name, time.Hour, 3))
+		sub := testkit.Subscribe(t, client, "c") // on a connection of its own
+		_, err := client.Publish(t.Context(), "c", []byte("hello"))
+		require.NoError(t, err)
+		require.Equal(t, "hello", string(testkit.Next(t, sub).Payload))
+		client.Close()
+		requireNoGoroutines(t)
+	}
 }
 
 func TestReadsAreRepeatedMaxRetriesTimes(t *testing.T) {
