@@ -14,21 +14,10 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// noError fails the test if there is an error.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// expect fails the test if ok is false.
-func expect(t testing.TB, ok bool, format string, args ...any) {
-	t.Helper()
-	if !ok {
-		t.Fatalf(format, args...)
-	}
-}
+var (
+	noError = testkit.NoError
+	expect  = testkit.Expect
+)
 
 // must makes a call that must succeed.
 func must[R any](t testing.TB, f func(context.Context, string, window.Limit, uint64) (R, error), key string, l window.Limit, n uint64) R {

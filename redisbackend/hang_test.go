@@ -17,18 +17,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// within returns the result of a call, which must come within 10 s.
-func within(t *testing.T, result <-chan error) error {
-	t.Helper()
-	select {
-	case err := <-result:
-		return err
-	case <-time.After(10 * time.Second):
-		t.Fatal("the call does not return")
-		return nil
-	}
-}
-
 // While Redis hangs, the calls of a RateLimit on a client of the user's end with its time limit, and leave the
 // connection to the user's own commands.
 func TestCommandsOfTheUserSurviveAServerThatHangs(t *testing.T) {
@@ -56,7 +44,7 @@ func TestCommandsOfTheUserSurviveAServerThatHangs(t *testing.T) {
 	took, err := take()
 	expect(t, errors.Is(err, throttr.ErrUnavailable) && took < time.Second, "%v, after %v", err, took)
 	s.Thaw(t)
-	noError(t, within(t, own))
+	noError(t, <-own)
 	size, err := redis(t, client, "GET", "mine").ToString()
 	expect(t, err == nil && size == "1", "%q, %v", size, err)
 }

@@ -217,7 +217,7 @@ func (f *flight) run(d time.Duration) {
 func TestPlacesInFlightSurvive(t *testing.T) {
 	s := testkit.StartRedisOnSocket(t)
 	f := &flight{t: t, s: s, dir: t.TempDir()}
-	f.proxy = startProxy(t, func() *testkit.Redis { return s }, func(r io.Reader, _ bool) io.Reader { return unreliable{r} })
+	f.proxy = testkit.Proxy(t, func() *testkit.Redis { return s }, func(r io.Reader, _ bool) io.Reader { return unreliable{r} })
 	f.run(*flightTime)
 	all := readHeld(t, f.dir)
 	var sum, first, last int64

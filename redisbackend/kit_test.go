@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"iter"
 	"net"
 	"regexp"
@@ -20,21 +19,10 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// noError fails the test if there is an error.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// expect fails the test if ok is false.
-func expect(t testing.TB, ok bool, format string, args ...any) {
-	t.Helper()
-	if !ok {
-		t.Fatalf(format, args...)
-	}
-}
+var (
+	noError = testkit.NoError
+	expect  = testkit.Expect
+)
 
 // must makes a call that must succeed.
 func must[R any](t testing.TB, f func(context.Context, string, window.Limit, uint64) (R, error), key string, l window.Limit, n uint64) R {
@@ -95,22 +83,6 @@ func (plainClient) Scan(context.Context, string) iter.Seq2[string, error] { retu
 func (plainClient) Cluster() (bool, error)                                { return false, nil }
 func (plainClient) Punctual() bool                                        { return false }
 func (plainClient) Name() string                                          { return "redis" }
-
-// startProxy starts a proxy that ends with the test, and returns its address. What it gets of clients, or of the server
-// to which they are connected, is read through a reader.
-func startProxy(t *testing.T, to func() *testkit.Redis, through func(r io.Reader, ofServer bool) io.Reader) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	noError(t, err)
-	testkit.Serve(t, l, func(client net.Conn) {
-		server, err := to().Dial(context.Background(), &net.Dialer{})
-		if err != nil {
-			client.Close()
-			return
-		}
-		testkit.Relay(client, server, through(client, false), through(server, true))
-	})
-	return l.Addr().String()
-}
 
 // await waits until something is true.
 func await(t *testing.T, failure string, ok func() bool) {

@@ -2,7 +2,6 @@ package redisbackend_test
 
 import (
 	"errors"
-	"io"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,31 +14,11 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// cut is a reader that ends once, in place of what it has read, if it is told to.
-type cut struct {
-	io.Reader
-	next *atomic.Bool
-}
-
-// Read implements io.Reader.
-func (c cut) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	if n > 0 && c.next.Swap(false) {
-		return 0, io.EOF
-	}
-	return n, err
-}
-
 // A give-back whose response is cut off is made once, also if the reservation is canceled again.
 func TestGiveBacksThatAreCutOff(t *testing.T) {
 	s := testkit.StartRedis(t)
 	var next atomic.Bool
-	addr := startProxy(t, func() *testkit.Redis { return s }, func(r io.Reader, ofServer bool) io.Reader {
-		if ofServer {
-			return cut{r, &next}
-		}
-		return r
-	})
+	addr := testkit.CutResponses(t, s, &next)
 	client := connectTo(t, rueidis.ClientOption{
 		InitAddress: []string{addr}, ConnWriteTimeout: patience, PipelineMultiplex: -1, // one connection
 	})

@@ -34,7 +34,7 @@ func Connect[T codec.Value](t testing.TB, srv *mockserver.Server, cfg throttr.Co
 func Client[T codec.Value](t testing.TB, cfg throttr.Config) *throttr.Client[T] {
 	t.Helper()
 	client, err := throttr.Connect[T](context.Background(), cfg)
-	noError(t, err)
+	NoError(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
@@ -102,7 +102,7 @@ func Hits(t *testing.T, l *throttr.RateLimit, n int, key string, scale time.Dura
 	t.Helper()
 	for range n {
 		res, err := l.Hit(t.Context(), key, scale, limit)
-		noError(t, err)
+		NoError(t, err)
 		if res.Allowed {
 			allowed++
 		}
@@ -115,7 +115,7 @@ func Subscribe[T codec.Value](t testing.TB, client *throttr.Client[T], channel s
 	opts ...pubsub.Option) *pubsub.Subscription {
 	t.Helper()
 	sub, err := client.Subscribe(t.Context(), channel, opts...)
-	noError(t, err)
+	NoError(t, err)
 	t.Cleanup(func() { sub.Close() })
 	return sub
 }
@@ -143,7 +143,7 @@ func Next(t testing.TB, sub *pubsub.Subscription) pubsub.Message {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	m, err := sub.Next(ctx)
-	noError(t, err)
+	NoError(t, err)
 	return m
 }
 
@@ -158,7 +158,7 @@ func NewRateLimit(b throttr.Backend, opts ...throttr.Option) *throttr.RateLimit 
 func Encode(t testing.TB, f codec.Frame) []byte {
 	t.Helper()
 	b, err := f.AppendBinary(nil)
-	noError(t, err)
+	NoError(t, err)
 	return b
 }
 

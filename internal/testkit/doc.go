@@ -8,11 +8,19 @@ import (
 	"testing"
 )
 
-// noError fails the test if there is an error.
-func noError(t testing.TB, err error) {
+// NoError fails the test if there is an error.
+func NoError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Expect fails the test if ok is false.
+func Expect(t testing.TB, ok bool, format string, args ...any) {
+	t.Helper()
+	if !ok {
+		t.Fatalf(format, args...)
 	}
 }
 

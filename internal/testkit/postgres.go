@@ -47,18 +47,18 @@ func postgresPrograms(t testing.TB) string {
 func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "postgres") // not t.TempDir, which others may not enter
-	noError(t, err)
+	NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &Postgres{Data: filepath.Join(dir, "data"), programs: postgresPrograms(t), dir: dir}
 	if os.Geteuid() == 0 { // the server refuses to run as root
 		nobody, err := user.Lookup("nobody")
-		noError(t, err)
+		NoError(t, err)
 		uid, _ := strconv.Atoi(nobody.Uid)
 		gid, _ := strconv.Atoi(nobody.Gid)
 		s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-		noError(t, os.Chown(dir, uid, gid))
+		NoError(t, os.Chown(dir, uid, gid))
 	}
-	noError(t, s.run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"))
+	NoError(t, s.run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"))
 	onFreePort(t, func(port string) error {
 		s.Addr = "127.0.0.1:" + port
 		s.options = fmt.Sprintf("-h 127.0.0.1 -p %s -k %s -F", port, dir)
@@ -105,7 +105,7 @@ func (s *Postgres) stop(mode string) {
 // Restart starts a server again that was ended.
 func (s *Postgres) Restart(t testing.TB) {
 	t.Helper()
-	noError(t, s.begin())
+	NoError(t, s.begin())
 }
 
 // Freeze stops all processes of the server. They keep their connections and do not respond.

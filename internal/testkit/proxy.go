@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -21,16 +22,16 @@ import (
 func Certificate(t *testing.T, name string, end time.Time) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	noError(t, err)
+	NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotAfter: end,
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	noError(t, err)
+	NoError(t, err)
 	leaf, err := x509.ParseCertificate(der)
-	noError(t, err)
+	NoError(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(leaf)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
@@ -66,13 +67,56 @@ func Relay(client, server net.Conn, requests, responses io.Reader) {
 	both.Wait()
 }
 
+// Proxy starts a proxy of a server that ends with the test, and returns its address. What it gets of clients, or of the
+// server to which they are connected, is read through a reader.
+func Proxy(t testing.TB, to func() *Redis, through func(r io.Reader, ofServer bool) io.Reader) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	NoError(t, err)
+	Serve(t, l, func(client net.Conn) {
+		server, err := to().Dial(context.Background(), &net.Dialer{})
+		if err != nil {
+			client.Close()
+			return
+		}
+		Relay(client, server, through(client, false), through(server, true))
+	})
+	return l.Addr().String()
+}
+
+// cut is a reader that ends once, in place of what it has read, if it is told to.
+type cut struct {
+	io.Reader
+	next *atomic.Bool
+}
+
+// Read implements io.Reader.
+func (c cut) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if n > 0 && c.next.Swap(false) {
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+// CutResponses makes a [Proxy] of a server that cuts the connection in place of the next response when next is set.
+func CutResponses(t testing.TB, s *Redis, next *atomic.Bool) (addr string) {
+	t.Helper()
+	return Proxy(t, func() *Redis { return s }, func(r io.Reader, ofServer bool) io.Reader {
+		if ofServer {
+			return cut{r, next}
+		}
+		return r
+	})
+}
+
 // TLS terminates TLS in front of a server, until the test ends, and returns its address. After a handshake that failed
 // it reads what the client still sends: otherwise the kernel resets the connection, and the client may not see the
 // alert.
 func TLS(t *testing.T, server string, config *tls.Config) string {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	noError(t, err)
+	NoError(t, err)
 	return Serve(t, l, func(nc net.Conn) {
 		client := nc.(*tls.Conn)
 		defer client.NetConn().Close()

@@ -64,7 +64,7 @@ func startRedis(t testing.TB, args func(port string) []string) *Redis {
 func StartRedisOnSocket(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "redis") // t.TempDir may be too long for a socket
-	noError(t, err)
+	NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &Redis{Network: "unix", Addr: filepath.Join(dir, "socket"), dir: dir}
 	s.args = append([]string{"--port", "0", "--unixsocket", s.Addr}, args...)
@@ -75,7 +75,7 @@ func StartRedisOnSocket(t testing.TB, args ...string) *Redis {
 // Restart starts a server again that was killed.
 func (s *Redis) Restart(t testing.TB) {
 	t.Helper()
-	noError(t, s.begin(t))
+	NoError(t, s.begin(t))
 }
 
 // begin starts the process, and returns when it responds and has loaded its data. If it ends before, the error has its
@@ -119,7 +119,7 @@ func (s *Redis) Thaw(t testing.TB) { s.signal(t, "CONT") }
 
 func (s *Redis) signal(t testing.TB, name string) {
 	t.Helper()
-	noError(t, exec.Command("kill", "-"+name, strconv.Itoa(s.process.Pid)).Run())
+	NoError(t, exec.Command("kill", "-"+name, strconv.Itoa(s.process.Pid)).Run())
 }
 
 // Dial connects to the server.
@@ -149,7 +149,7 @@ func (s *Redis) Do(args ...string) (string, error) {
 func (s *Redis) Must(t testing.TB, args ...string) string {
 	t.Helper()
 	reply, err := s.Do(args...)
-	noError(t, err)
+	NoError(t, err)
 	return reply
 }
 
@@ -160,7 +160,7 @@ func onFreePort(t testing.TB, begin func(port string) error) {
 	var err error
 	for range 10 {
 		l, listenErr := net.Listen("tcp", "127.0.0.1:0")
-		noError(t, listenErr)
+		NoError(t, listenErr)
 		l.Close()
 		_, port, _ := net.SplitHostPort(l.Addr().String())
 		if err = begin(port); err == nil {

@@ -91,6 +91,6 @@ func StartSentinel(t testing.TB, primary *Redis) *Redis {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "sentinel.conf")
 	text := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 1\n", SentinelName, primary.Port)
-	noError(t, os.WriteFile(config, []byte(text), 0o644))
+	NoError(t, os.WriteFile(config, []byte(text), 0o644))
 	return StartRedis(t, config, "--sentinel")
 }

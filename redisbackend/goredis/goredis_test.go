@@ -3,8 +3,6 @@ package goredis_test
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,21 +29,10 @@ const patience = time.Minute
 
 var perHour = window.Limit{Max: 10, Scale: time.Hour, Algorithm: window.FixedWindow}
 
-// noError fails the test if there is an error.
-func noError(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// expect fails the test if ok is false.
-func expect(t *testing.T, ok bool, format string, args ...any) {
-	t.Helper()
-	if !ok {
-		t.Fatalf(format, args...)
-	}
-}
+var (
+	noError = testkit.NoError
+	expect  = testkit.Expect
+)
 
 // hit hits the key "k".
 func hit(t *testing.T, b window.Backend) (window.Window, error) {
@@ -94,37 +81,13 @@ func TestAClientOfAClusterBehindASentinel(t *testing.T) {
 	noError(t, errors.Join(err, b.Ping(t.Context())))
 }
 
-// cut is a reader that ends once, in place of what it has read, if it is told to.
-type cut struct {
-	io.Reader
-	next *atomic.Bool
-}
-
-// Read implements io.Reader.
-func (c cut) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	if n > 0 && c.next.Swap(false) {
-		return 0, io.EOF
-	}
-	return n, err
-}
-
 // A proxy cuts the connection after the server has executed a hit, in place of its response.
 func TestHitIsNotRepeated(t *testing.T) {
 	s := testkit.StartRedis(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	noError(t, err)
 	var next atomic.Bool
-	testkit.Serve(t, l, func(client net.Conn) {
-		server, err := net.Dial("tcp", s.Addr)
-		if err != nil {
-			client.Close()
-			return
-		}
-		testkit.Relay(client, server, client, cut{server, &next})
-	})
-	b := goredis.New(connect(t, &redis.Options{Addr: l.Addr().String(), MaxRetries: 5}))
-	_, err = hit(t, b)
+	addr := testkit.CutResponses(t, s, &next)
+	b := goredis.New(connect(t, &redis.Options{Addr: addr, MaxRetries: 5}))
+	_, err := hit(t, b)
 	noError(t, err)
 	for i := range uint64(5) {
 		w, err := b.Peek(t.Context(), "k", perHour, 0) // connects

@@ -21,21 +21,9 @@ func TestASubscriptionReceivesWhatIsPublished(t *testing.T) {
 	for s.Must(t, "PUBLISH", "channel", "a message") == "0" { // it is not there yet
 		time.Sleep(10 * time.Millisecond)
 	}
-	select {
-	case got := <-messages:
-		if got != "a message" {
-			t.Errorf("%q is received", got)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("nothing is received")
-	}
+	got := <-messages
+	testkit.Expect(t, got == "a message", "%q is received", got)
 	cancel()
-	select {
-	case err := <-ended:
-		if err == nil {
-			t.Error("a subscription ends without an error")
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("a subscription does not end with its ctx")
-	}
+	err := <-ended
+	testkit.Expect(t, err != nil, "a subscription ends without an error")
 }
