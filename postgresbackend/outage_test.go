@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/tracelog"
 
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/postgresbackend"
@@ -177,24 +178,22 @@ func TestServerThatStopsAndRestartsUnderLoad(t *testing.T) {
 	s := testkit.StartPostgres(t)
 	opts := newTable(t, connect(t, s), postgresbackend.WithDurability(postgresbackend.Full))
 	one, other := postgresbackend.New(connect(t, s), opts...), postgresbackend.New(connect(t, s), opts...)
-	stop := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
 	go func() {
-		defer close(stop)
+		defer stop()
 		time.Sleep(300 * time.Millisecond)
-		for _, end := range []func(){nil, s.Stop, s.Kill} {
-			if end == nil {
-				s.Freeze()
-				time.Sleep(500 * time.Millisecond)
-				s.Thaw()
-			} else {
-				end()
-				time.Sleep(100 * time.Millisecond)
-				s.Restart(t)
-			}
+		s.Freeze()
+		time.Sleep(500 * time.Millisecond)
+		s.Thaw()
+		for _, end := range []func(){s.Stop, s.Kill} {
 			time.Sleep(500 * time.Millisecond)
+			end()
+			time.Sleep(100 * time.Millisecond)
+			s.Restart(t)
 		}
+		time.Sleep(500 * time.Millisecond)
 	}()
-	granted, unknown := flood(stop, one, other)
+	granted, unknown := flood(ctx, one, other)
 	sum := expectCounted(t, one, granted, unknown)
 	expect(t, sum > 100, "%d are granted", sum)
 }
@@ -276,25 +275,22 @@ CREATE TRIGGER others BEFORE UPDATE ON `+postgresbackend.Table(b)+` FOR EACH ROW
 }
 
 // panicking panics when a batch begins.
-type panicking struct{ now atomic.Bool }
+type panicking struct {
+	tracelog.TraceLog // which traces nothing
+	now               atomic.Bool
+}
 
-func (p *panicking) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+func (p *panicking) TraceBatchStart(ctx context.Context, c *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
 	if p.now.Load() {
 		panic("a bug of the program")
 	}
-	return ctx
+	return p.TraceLog.TraceBatchStart(ctx, c, d)
 }
-func (*panicking) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-func (*panicking) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
-func (*panicking) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	return ctx
-}
-func (*panicking) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // A function of the program that pgx calls, and that panics, fails the calls of the request. It may run on a goroutine
 // of the backend, where it would end the process.
 func TestAPanicOfATracerIsAnError(t *testing.T) {
-	p := new(panicking)
+	p := &panicking{TraceLog: tracelog.TraceLog{LogLevel: tracelog.LogLevelNone}}
 	b, _ := start(t, func(c *pgxpool.Config) { c.ConnConfig.Tracer = p })
 	p.now.Store(true)
 	var all sync.WaitGroup

@@ -21,28 +21,23 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// flood makes takes of ten keys of several backends until stop is closed, and returns how many were granted of each,
-// and how many may have been.
-func flood(stop <-chan struct{}, backends ...window.Backend) (granted, unknown *[10]atomic.Int64) {
+// flood makes takes of ten keys of several backends until ctx ends, and returns how many were granted of each, and how
+// many may have been.
+func flood(ctx context.Context, backends ...window.Backend) (granted, unknown *[10]atomic.Int64) {
 	granted, unknown = new([10]atomic.Int64), new([10]atomic.Int64)
 	var all sync.WaitGroup
 	for g := range 16 {
 		all.Go(func() {
-			for i := g; ; i++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-				one, other := i%10, (i+1+g%9)%10
-				takes := []window.Take{hourly.For(fmt.Sprint("k", one), 1), hourly.For(fmt.Sprint("k", other), 1)}
+			for i := g; ctx.Err() == nil; i++ {
+				each, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+				keys := []int{i % 10, (i + 1 + g%9) % 10}
+				takes := []window.Take{hourly.For(fmt.Sprint("k", keys[0]), 1), hourly.For(fmt.Sprint("k", keys[1]), 1)}
 				if i%3 > 0 {
 					takes = takes[:1]
 				}
-				ok, err := backends[g%len(backends)].TakeAll(ctx, takes, make([]window.Window, len(takes)))
+				ok, err := backends[g%len(backends)].TakeAll(each, takes, make([]window.Window, len(takes)))
 				cancel()
-				for _, k := range []int{one, other}[:len(takes)] {
+				for _, k := range keys[:len(takes)] {
 					switch {
 					case err != nil:
 						unknown[k].Add(1)
@@ -91,9 +86,9 @@ func child(url string) {
 		os.Exit(1)
 	}
 	defer b.Close()
-	stop := make(chan struct{})
-	time.AfterFunc(time.Second, func() { close(stop) })
-	granted, unknown := flood(stop, b)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	granted, unknown := flood(ctx, b)
 	for i := range granted {
 		fmt.Println(granted[i].Load(), unknown[i].Load())
 	}
@@ -198,9 +193,9 @@ func TestADefaultOfSerializable(t *testing.T) {
 	counted := must(t, one.Peek, "changed", hourly, 0).Count
 	expect(t, counted == 2, "%d are counted", counted)
 
-	stop := make(chan struct{})
-	time.AfterFunc(time.Second, func() { close(stop) })
-	granted, unknown := flood(stop, one, other)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	granted, unknown := flood(ctx, one, other)
 	sum := expectCounted(t, one, granted, unknown)
 	expect(t, sum > 100 && unknown[0].Load() < sum/10, "%d are granted, and %d of the first key failed", sum, unknown[0].Load())
 	_, err = one.Delete(t.Context(), "k0")

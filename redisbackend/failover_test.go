@@ -82,20 +82,19 @@ func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
 			var granted atomic.Int64
 			call := func(i int) {
 				scale := time.Duration(20+i%2) * 100 * time.Hour
+				var ok bool
+				var err error
 				if i%3 == 0 {
 					limits := []window.Take{limitOf(a, scale, limit).For(key, 1), limitOf(a, scale, 1000).For(other, 1)}
-					ok, err := b.TakeAll(t.Context(), limits, make([]window.Window, len(limits)))
-					if err != nil {
-						t.Error(err)
-					} else if ok {
-						granted.Add(1)
-					}
-					return
+					ok, err = b.TakeAll(t.Context(), limits, make([]window.Window, len(limits)))
+				} else {
+					var w window.Window
+					w, err = b.Hit(t.Context(), key, limitOf(a, scale, limit), 1)
+					ok = !w.Refused && (a.Rolling() || w.Count <= limit)
 				}
-				w, err := b.Hit(t.Context(), key, limitOf(a, scale, limit), 1)
 				if err != nil {
 					t.Error(err)
-				} else if !w.Refused && (a.Rolling() || w.Count <= limit) {
+				} else if ok {
 					granted.Add(1)
 				}
 			}
@@ -104,17 +103,12 @@ func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
 			}
 			expect(t, granted.Load() == 20, "%d were granted", granted.Load())
 			var callers sync.WaitGroup
-			end := make(chan struct{})
+			var end atomic.Bool
 			for g := range 4 {
 				callers.Go(func() {
-					for i := g; ; i++ {
-						select {
-						case <-end:
-							return
-						default:
-							call(i)
-							time.Sleep(time.Millisecond)
-						}
+					for i := g; !end.Load(); i++ {
+						call(i)
+						time.Sleep(time.Millisecond)
 					}
 				})
 			}
@@ -125,7 +119,7 @@ func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
 			for i := range 4 * limit {
 				call(i)
 			}
-			close(end)
+			end.Store(true)
 			callers.Wait()
 			expect(t, granted.Load() == 2*limit, "%d were granted, want %d", granted.Load(), 2*limit)
 			for _, key := range []string{key, other} {
