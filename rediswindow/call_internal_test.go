@@ -2,8 +2,8 @@ package rediswindow
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -57,8 +57,8 @@ func occupy(t *testing.T, b *Backend, key string) {
 	}
 }
 
-// Callers that give up leave a bounded number of requests behind. What was not sent by then never is, and errors say
-// so.
+// If ctx has ended before the call, the call does nothing. Callers that give up later leave a bounded number of requests
+// behind. What was not sent by then never is, and errors say so.
 func TestCallsInFlightAreBoundedWhileRedisDoesNotRespond(t *testing.T) {
 	for name, call := range methods {
 		t.Run(name, func(t *testing.T) {
@@ -66,6 +66,14 @@ func TestCallsInFlightAreBoundedWhileRedisDoesNotRespond(t *testing.T) {
 				c := newFake()
 				defer c.thaw()
 				b := New(c)
+				ended, cancel := context.WithCancel(t.Context())
+				cancel()
+				for range 40 {
+					err := errors.Join(call(ended, b, "k"), b.Ping(ended))
+					require.Equal(t, 2, strings.Count(err.Error(), "context canceled"))
+					require.NotContains(t, err.Error(), "may have been counted")
+				}
+				require.Zero(t, c.all)
 				for range 3 * batch.MaxInFlight {
 					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 					sent := len(c.requests()) < batch.MaxInFlight
@@ -84,25 +92,6 @@ func TestCallsInFlightAreBoundedWhileRedisDoesNotRespond(t *testing.T) {
 				require.ErrorIs(t, call(t.Context(), b, "k"), window.ErrClosed)
 			})
 		})
-	}
-}
-
-// If ctx has ended before the call, the call does nothing.
-func TestNothingIsSentForACtxThatHasEnded(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	c := newFake()
-	c.thaw()
-	b := New(c)
-	calls := maps.Clone(methods)
-	calls["ping"] = func(ctx context.Context, b *Backend, _ string) error { return b.Ping(ctx) }
-	for name, call := range calls {
-		for range 40 {
-			err := call(ctx, b, "k")
-			require.ErrorIs(t, err, context.Canceled, name)
-			require.NotContains(t, err.Error(), "may have been counted", name)
-		}
-		require.Zero(t, c.all, name)
 	}
 }
 
@@ -177,12 +166,9 @@ func TestCallsThatWaitShareARequest(t *testing.T) {
 // longer than its ctx lasts.
 func TestTakesOfSeveralSlotsReturnInTimeAndAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newFake()
-		defer c.thaw()
-		c.cluster = true
-		b := New(c, WithPrefix(""))
 		first, last := "{k:a}:v2", "{k:b}:v2" // requests are made in the order of the keys
-		c.refuse = last
+		c, b := newCluster(last)
+		defer c.thaw()
 		granted := false
 		c.stalls = func(name string) bool { // the give-back
 			stalls := granted && name == first
@@ -205,11 +191,9 @@ func TestTakesOfSeveralSlotsReturnInTimeAndAreGivenBack(t *testing.T) {
 
 // Who gives back what has taken nothing would store the limit of a call that was refused.
 func TestATakeOfNothingIsNotGivenBack(t *testing.T) {
-	c := newFake()
+	c, b := newCluster("{k:b}:v2")
 	c.thaw()
-	c.cluster = true
-	c.refuse = "{k:b}:v2"
-	ok, err := New(c, WithPrefix("")).TakeAll(t.Context(), []window.Take{fixed.For("a", 0), fixed.For("b", 1)},
+	ok, err := b.TakeAll(t.Context(), []window.Take{fixed.For("a", 0), fixed.For("b", 1)},
 		make([]window.Window, 2))
 	require.NoError(t, err)
 	require.False(t, ok)
@@ -222,10 +206,7 @@ func TestATakeOfNothingIsNotGivenBack(t *testing.T) {
 func TestEqualTakesOfSeveralKeysAreGivenBackEachForItself(t *testing.T) {
 	for _, takes := range []int{2, 8} {
 		synctest.Test(t, func(t *testing.T) {
-			c := newFake()
-			c.cluster = true
-			c.refuse = "{k:b}:v2"
-			b := New(c, WithPrefix(""))
+			c, b := newCluster("{k:b}:v2")
 			b.askForSlots(t.Context())
 			occupy(t, b, "a")
 			var all sync.WaitGroup
@@ -285,8 +266,7 @@ func (slowClient) Punctual() bool {
 // The slots are not known until a node answers that does not hang.
 func TestSlotsAreAskedOfSeveralNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newFake()
-		c.cluster = true
+		c, b := newCluster("")
 		defer c.thaw()
 		var asked atomic.Int64
 		c.slots = func() string {
@@ -295,7 +275,6 @@ func TestSlotsAreAskedOfSeveralNodes(t *testing.T) {
 			}
 			return "0 16383 a:1"
 		}
-		b := New(c)
 		b.asked.Store(time.Now().Add(time.Hour).UnixNano()) // so that nobody else asks
 		b.askForSlots(t.Context())
 		require.Equal(t, "a:1", b.Part("k"))

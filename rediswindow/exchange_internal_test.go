@@ -58,9 +58,8 @@ func TestAnAnswerAfterTheCallIsWrittenToNothingOfIt(t *testing.T) {
 // A take does not wait for claims, of which there may be many at a time, and claims are not refused because of takes.
 func TestPlacesDoNotHoldUpTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newFake()
+		c, b := newCluster("", WithMaxQueued(1))
 		c.thaw()
-		c.cluster = true
 		c.script = func(digest string) (string, error) {
 			time.Sleep(10 * time.Millisecond)
 			if digest == windowsScript.digest {
@@ -68,7 +67,6 @@ func TestPlacesDoNotHoldUpTakes(t *testing.T) {
 			}
 			return "", nil
 		}
-		b := New(c, WithMaxQueued(1))
 		b.askForSlots(t.Context())
 		claims := make([]window.Claim, 64)
 		for i := range claims {

@@ -46,6 +46,14 @@ func newFake() *fakeClient {
 	}
 }
 
+// newCluster returns a client of a fake cluster that does not grant takes of a key, and a backend on it.
+func newCluster(refuse string, opts ...Option) (*fakeClient, *Backend) {
+	c := newFake()
+	c.cluster = true
+	c.refuse = refuse
+	return c, New(c, append(opts, WithPrefix(""))...)
+}
+
 func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []string) (string, error) {
 	c.mu.Lock()
 	c.all++

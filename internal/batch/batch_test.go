@@ -260,37 +260,29 @@ func TestAfterARequestOfSeveralNobodySendsItself(t *testing.T) {
 	})
 }
 
-func TestACallerWhoseContextEndsLeavesAndIsNotSent(t *testing.T) {
+// The queue is bounded. A caller whose ctx ends leaves it, and is not sent.
+func TestTheQueueIsBoundedAndLeft(t *testing.T) {
 	run(t, nil, func(t *testing.T, s *store, b *batcher) {
 		s.takes = time.Minute
 		occupy(t, b)
 		ctx, cancel := context.WithCancel(t.Context())
 		left := start(t, b, ctx, slices.Repeat(texts("gone"), 12)...)
-		start(t, b, t.Context(), texts("here here")...)
+		start(t, b, t.Context(), slices.Repeat(texts("here"), 8)...)
+		_, sent, err := do(b, t.Context(), asked{text: "more"})
+		require.False(t, sent)
+		require.ErrorIs(t, err, window.ErrOverloaded)
 		cancel()
 		for _, answer := range left() {
 			require.Equal(t, context.Canceled.Error(), answer)
 		}
-		_, sent, err := do(b, ctx, asked{text: "gone"})
+		_, sent, err = do(b, ctx, asked{text: "gone"})
 		require.False(t, sent)
 		require.ErrorIs(t, err, context.Canceled)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		requests, _ := s.sent()
-		require.Equal(t, []string{"herehere"}, requests[batch.MaxInFlight:])
+		require.Equal(t, []string{strings.Repeat("here", 8)}, requests[batch.MaxInFlight:])
 		time.Sleep(time.Hour)
-	})
-}
-
-func TestTheQueueIsBounded(t *testing.T) {
-	run(t, nil, func(t *testing.T, s *store, b *batcher) {
-		s.takes = time.Minute
-		occupy(t, b)
-		queued := start(t, b, t.Context(), slices.Repeat(texts("q"), 20)...)
-		_, sent, err := do(b, t.Context(), asked{text: "more"})
-		require.ErrorIs(t, err, window.ErrOverloaded)
-		require.False(t, sent)
-		require.NotContains(t, queued(), window.ErrOverloaded.Error())
 	})
 }
 
