@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -88,10 +89,10 @@ func New(opts ...Option) *Backend {
 }
 
 // shardsFor returns the number of shards for maxKeys keys: a power of two. With few keys for each, the first would be
-// full long before all of them are.
+// full long before all of them are. With more than callers at a time need, none would stay in a processor's cache.
 func shardsFor(maxKeys int) int {
 	shards := 1
-	for shards < maxShards && maxKeys/(2*shards) >= 1024 {
+	for shards < min(maxShards, 32*runtime.GOMAXPROCS(0)) && maxKeys/(2*shards) >= 1024 {
 		shards *= 2
 	}
 	return shards
