@@ -17,6 +17,12 @@ func TestProbeHasItsBytes(t *testing.T) {
 	want := "kept" + insert +
 		"\x04\x17" + insert[5:] + "\x04\x15" + insert[7:] + "\x04\x11" + insert[11:] + "\x04\x09" + insert[19:]
 	require.Equal(t, want, string(got))
+
+	dst := []byte("kept")
+	got, err = codec.AppendProbe(dst, make([]byte, 241))
+	require.EqualError(t, err, "codec: INSERT: probe tail is 241 bytes, at most 240 are allowed")
+	require.ErrorIs(t, err, codec.ErrTooLarge)
+	require.Equal(t, dst, got)
 }
 
 // For a server of any value size a probe must be five valid frames: an unknown op code
@@ -64,12 +70,4 @@ func probeOn[T codec.Value](t *testing.T, probe []byte) {
 	require.NoError(t, err)
 	require.Equal(t, codec.Size[T](), size)
 	require.Equal(t, codec.ProbeResponses, n)
-}
-
-func TestProbeTailIsBounded(t *testing.T) {
-	dst := []byte("kept")
-	got, err := codec.AppendProbe(dst, make([]byte, 241))
-	require.EqualError(t, err, "codec: INSERT: probe tail is 241 bytes, at most 240 are allowed")
-	require.ErrorIs(t, err, codec.ErrTooLarge)
-	require.Equal(t, dst, got)
 }

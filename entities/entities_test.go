@@ -15,16 +15,14 @@ import (
 	"github.com/throttr-go/throttr/entities"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
 )
 
 var errDown = errors.New("down")
 
-// down is a backend that fails.
-type down struct{ testkit.Hooked }
-
-func newDown() down { return down{testkit.Broken(memory.New(), errDown)} }
-
-func (down) Reset(context.Context, string, throttr.Limit) error { return errDown }
+func newDown(opts ...throttr.Option) *entities.Limiter {
+	return entities.New(throttr.NewRateLimit(testkit.Broken(memory.New(), errDown), opts...))
+}
 
 // clocked returns a Limiter, and the clock of its backend.
 func clocked(t testing.TB, opts ...throttr.Option) (*entities.Limiter, backendtest.Clock) {
@@ -37,10 +35,6 @@ func clocked(t testing.TB, opts ...throttr.Option) (*entities.Limiter, backendte
 // upload is the operation of most tests.
 func upload(most uint64) throttr.Limit {
 	return throttr.Limit{Name: "upload", Max: most, Scale: time.Minute}
-}
-
-func TestNewPanicsWithoutALimiter(t *testing.T) {
-	require.PanicsWithValue(t, "entities: New: limiter is nil", func() { entities.New(nil) })
 }
 
 func TestDenialIsARateLimitError(t *testing.T) {
@@ -73,8 +67,8 @@ func TestMistakesAreValidationErrorsAndNotCounted(t *testing.T) {
 		{long, "upload", "entity", "entities: invalid argument: entity is 1025 bytes, at most 1024 are allowed"},
 	} {
 		var calls int
-		users := entities.New(throttr.NewRateLimit(newDown(), throttr.WithPolicy(throttr.AllowHits),
-			throttr.WithObserver(func(context.Context, throttr.Event) { calls++ })))
+		users := newDown(throttr.WithPolicy(throttr.AllowHits),
+			throttr.WithObserver(func(context.Context, throttr.Event) { calls++ }))
 		limit := throttr.Limit{Name: c.operation, Max: 5, Scale: time.Minute}
 		for name, call := range map[string]func() error{
 			"Hit": func() error { return users.Hit(t.Context(), c.entity, limit) },
@@ -102,13 +96,9 @@ func TestMistakesAreValidationErrorsAndNotCounted(t *testing.T) {
 	users, _ := clocked(t)
 	require.NoError(t, users.Hit(t.Context(), long[:1024], upload(1)))
 	require.ErrorIs(t, users.Hit(t.Context(), "user", throttr.Limit{Name: "upload", Max: 1, Scale: 60}), throttr.ErrScale)
-}
-
-func TestPeekAndResetFailWithTheBackend(t *testing.T) {
-	users := entities.New(throttr.NewRateLimit(newDown(), throttr.WithPolicy(throttr.AllowHits)))
-	_, err := users.Peek(t.Context(), "user", upload(5))
-	require.ErrorIs(t, err, errDown)
-	require.ErrorIs(t, users.Reset(t.Context(), "user", upload(5)), errDown)
+	none := entities.New(throttr.NewRateLimit(window.Unimplemented{}))
+	require.ErrorIs(t, none.Reset(t.Context(), "user", upload(1)), throttr.ErrUnsupported)
+	require.PanicsWithValue(t, "entities: New: limiter is nil", func() { entities.New(nil) })
 }
 
 func TestReserveAndWaitTake(t *testing.T) {
@@ -138,10 +128,13 @@ func TestExecuteRunsAllowedOperations(t *testing.T) {
 	require.NoError(t, execute(users, nil))
 	require.Equal(t, errJob, execute(users, errJob), "it is not wrapped")
 	require.ErrorIs(t, execute(users, errJob), throttr.ErrRateLimited)
-	require.ErrorIs(t, execute(entities.New(throttr.NewRateLimit(newDown())), nil), errDown)
+	require.ErrorIs(t, execute(newDown(), nil), errDown)
 	require.Equal(t, 2, runs)
-	require.NoError(t, execute(entities.New(throttr.NewRateLimit(newDown(), throttr.WithPolicy(throttr.AllowHits))), nil))
+	users = newDown(throttr.WithPolicy(throttr.AllowHits))
+	require.NoError(t, execute(users, nil))
 	require.Equal(t, 3, runs, "a policy allows it")
+	_, err := users.Peek(t.Context(), "user", upload(5))
+	require.ErrorIs(t, err, errDown)
 }
 
 func TestObserversReadTheMetadataOfACall(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -23,19 +24,25 @@ import (
 
 var errDown = errors.New("down")
 
-// telemetry is an observer and its output.
+// telemetry is a provider of meters and its output.
 type telemetry struct {
-	observe throttr.Observer
-	t       testing.TB
-	reader  *sdkmetric.ManualReader
+	t        testing.TB
+	reader   *sdkmetric.ManualReader
+	provider *sdkmetric.MeterProvider
 }
 
 func newTelemetry(t testing.TB) *telemetry {
-	tel := &telemetry{t: t, reader: sdkmetric.NewManualReader()}
-	var err error
-	tel.observe, err = otelthrottr.New(otelthrottr.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(tel.reader))))
-	require.NoError(t, err)
-	return tel
+	reader := sdkmetric.NewManualReader()
+	return &telemetry{t, reader, sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}
+}
+
+// observe passes events to an observer.
+func (tel *telemetry) observe(events ...throttr.Event) {
+	observer, err := otelthrottr.New(otelthrottr.WithMeterProvider(tel.provider))
+	require.NoError(tel.t, err)
+	for _, e := range events {
+		observer(tel.t.Context(), e)
+	}
 }
 
 // metrics returns the metrics by name.
@@ -54,12 +61,7 @@ func (tel *telemetry) metrics() map[string]metricdata.Metrics {
 
 // counts returns the values of a counter by attributes.
 func (tel *telemetry) counts(name string) map[string]int64 {
-	m, ok := tel.metrics()[name]
-	if !ok {
-		return nil
-	}
-	sum, ok := m.Data.(metricdata.Sum[int64])
-	require.True(tel.t, ok)
+	sum := tel.metrics()[name].Data.(metricdata.Sum[int64])
 	require.True(tel.t, sum.IsMonotonic)
 	counts := map[string]int64{}
 	for _, p := range sum.DataPoints {
@@ -120,7 +122,7 @@ func degraded(e *throttr.Event) { e.Result.Degraded, e.Err = true, errDown }
 // Metrics have these attributes, and no others: they stay few, whatever the keys and errors are.
 func TestMetricsOfEachKindOfEvent(t *testing.T) {
 	tel := newTelemetry(t)
-	for _, e := range []throttr.Event{
+	tel.observe(
 		hit(throttr.EventAllowed, nil),
 		hit(throttr.EventAllowed, nil),
 		hit(throttr.EventAllowed, degraded),
@@ -135,9 +137,7 @@ func TestMetricsOfEachKindOfEvent(t *testing.T) {
 		hit(throttr.EventAllowed, func(e *throttr.Event) { e.Call, e.Duration = "wait", time.Minute }),
 		hit(throttr.EventSettled, func(e *throttr.Event) { e.Reserved, e.N, e.Result = 3, 0, throttr.Result{} }),
 		hit(throttr.EventSettled, func(e *throttr.Event) { e.Reserved, e.Err = 3, errDown }),
-	} {
-		tel.observe(t.Context(), e)
-	}
+	)
 	require.Equal(t, map[string]int64{
 		"throttr.degraded=false,throttr.outcome=allowed":                  3,
 		"throttr.degraded=false,throttr.outcome=would_deny":               1,
@@ -178,17 +178,15 @@ func TestMetricsOfEachKindOfEvent(t *testing.T) {
 func TestUsageOfLimits(t *testing.T) {
 	tel := newTelemetry(t)
 	named := func(e *throttr.Event) { e.Limit.Name = "o\xff" }
-	tel.observe(t.Context(), hit(throttr.EventAllowed, named)) // 4 of 5
-	tel.observe(t.Context(), hit(throttr.EventDenied, named))  // 6 of 5
-	for _, none := range []throttr.Event{
+	tel.observe(
+		hit(throttr.EventAllowed, named), // 4 of 5
+		hit(throttr.EventDenied, named),  // 6 of 5
 		hit(throttr.EventFailed, nil), hit(throttr.EventReset, nil),
 		hit(throttr.EventAllowed, func(e *throttr.Event) { e.Result.Degraded = true }),
 		hit(throttr.EventAllowed, func(e *throttr.Event) { e.Result = throttr.Result{Allowed: true, Limit: throttr.Unlimited} }),
 		hit(throttr.EventDenied, func(e *throttr.Event) { e.Result = throttr.Result{RetryAfter: throttr.Never} }),
 		hit(throttr.EventDenied, func(e *throttr.Event) { e.Result = throttr.Result{Limit: 5, RetryAfter: throttr.Never} }),
-	} {
-		tel.observe(t.Context(), none)
-	}
+	)
 	points := tel.metrics()["throttr.limit.usage"].Data.(metricdata.Histogram[float64]).DataPoints
 	require.Len(t, points, 1)
 	require.Equal(t, 1, points[0].Attributes.Len())
@@ -210,7 +208,7 @@ func TestErrorsHaveTheirTypeAsAttribute(t *testing.T) {
 	} {
 		tel := newTelemetry(t)
 		for _, err := range errs {
-			tel.observe(t.Context(), hit(throttr.EventFailed, func(e *throttr.Event) { e.Err = err }))
+			tel.observe(hit(throttr.EventFailed, func(e *throttr.Event) { e.Err = err }))
 		}
 		require.Equal(t, map[string]int64{
 			"error.type=" + want + ",throttr.degraded=false,throttr.outcome=failed": int64(len(errs)),
@@ -219,9 +217,9 @@ func TestErrorsHaveTheirTypeAsAttribute(t *testing.T) {
 }
 
 func TestTheGlobalProviderIsTheDefault(t *testing.T) {
-	tel := &telemetry{t: t, reader: sdkmetric.NewManualReader()}
+	tel := newTelemetry(t)
 	defer otel.SetMeterProvider(otel.GetMeterProvider())
-	otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(tel.reader)))
+	otel.SetMeterProvider(tel.provider)
 	for _, opts := range [][]otelthrottr.Option{nil, {otelthrottr.WithMeterProvider(nil)}} {
 		observer, err := otelthrottr.New(opts...)
 		require.NoError(t, err)
@@ -270,10 +268,67 @@ func TestOutagesThatLastAreCounted(t *testing.T) {
 		require.Len(t, sum.DataPoints, 1)
 		return sum.DataPoints[0].Value
 	}
+	tel.observe()
 	require.Zero(t, away(), "a query finds a store that is there, and not no data")
 	for i, kind := range []throttr.EventKind{throttr.EventUnavailable, throttr.EventUnavailable, throttr.EventAvailable, throttr.EventAvailable} {
-		tel.observe(t.Context(), throttr.Event{Kind: kind, Err: errDown, Duration: time.Second})
+		tel.observe(throttr.Event{Kind: kind, Err: errDown, Duration: time.Second})
 		require.EqualValues(t, []int64{1, 2, 1, 0}[i], away())
 	}
-	require.Empty(t, tel.counts("throttr.hits"))
+	require.NotContains(t, tel.metrics(), "throttr.hits")
+}
+
+func TestPlacesInFlightAreMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(memory.WithClock(time.Now))
+		defer store.Close()
+		tel := newTelemetry(t)
+		provider := otelthrottr.WithMeterProvider(tel.provider)
+		observer, err := otelthrottr.InFlight(provider)
+		require.NoError(t, err)
+		l := inflight.New(store, inflight.WithObserver(observer))
+		defer l.Close()
+		r, err := otelthrottr.ObserveInFlight(l, provider)
+		require.NoError(t, err)
+		limit := inflight.Limit{Name: "exports", Max: 1}
+		h, ok, err := l.TryAcquire(t.Context(), "secret-key", limit, 1)
+		require.True(t, ok, "%v", err)
+		_, ok, err = l.TryAcquire(t.Context(), "secret-key", limit, 1)
+		require.False(t, ok, "%v", err)
+		done := make(chan *inflight.Hold)
+		go func() {
+			h, _ := l.Acquire(t.Context(), "secret-key", limit, 1)
+			done <- h
+		}()
+		synctest.Wait()
+		require.Equal(t, map[string]int64{
+			"throttr.inflight.in_use": 1, "throttr.inflight.waiting": 1, "throttr.inflight.keys": 1,
+			"throttr.inflight.lost": 0, "throttr.inflight.losses": 0, "throttr.inflight.outages": 0,
+			"throttr.inflight.callsacquired": 1, "throttr.inflight.callsdenied": 1,
+			"throttr.inflight.waitedacquired": 0, "throttr.inflight.waiteddenied": 0,
+			"throttr.inflight.used": 2, // full, twice
+		}, tel.figures())
+		for _, name := range []string{"waited", "used"} {
+			require.LessOrEqual(t, tel.metrics()["throttr.inflight."+name].Data.(metricdata.Histogram[float64]).DataPoints[0].Bounds[0], 0.1)
+		}
+		require.IsType(t, metricdata.Sum[int64]{}, tel.metrics()["throttr.inflight.lost"].Data)
+		time.Sleep(3 * time.Second)
+		h.Release()
+		next := <-done
+		time.Sleep(2 * time.Second)
+		next.Release()
+		got := tel.figures()
+		require.EqualValues(t, 5, got["throttr.inflight.heldreleased"])
+		require.EqualValues(t, 3, got["throttr.inflight.waitedacquired"])
+		require.Zero(t, got["throttr.inflight.in_use"])
+		observer(t.Context(), inflight.Event{Kind: inflight.Unavailable, Err: throttr.ErrUnavailable})
+		require.EqualValues(t, 1, tel.figures()["throttr.inflight.outages"])
+		observer(t.Context(), inflight.Event{Kind: inflight.Available, Held: time.Second})
+		require.Contains(t, tel.figures(), "throttr.inflight.outages")
+		require.Zero(t, tel.figures()["throttr.inflight.outages"])
+		observer(t.Context(), inflight.Event{Kind: inflight.Failed, Limit: limit, Waited: 7 * time.Second})
+		observer(t.Context(), inflight.Event{Kind: inflight.Lost, Limit: limit, Held: 9 * time.Second})
+		got = tel.figures()
+		require.Equal(t, []int64{1, 7, 9}, []int64{got["throttr.inflight.callsfailed"], got["throttr.inflight.waitedfailed"], got["throttr.inflight.heldlost"]})
+		require.NoError(t, r.Unregister())
+	})
 }

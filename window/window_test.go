@@ -2,6 +2,7 @@ package window_test
 
 import (
 	"context"
+	"encoding"
 	"errors"
 	"fmt"
 	"syscall"
@@ -22,40 +23,38 @@ func ExampleLimit() {
 	// 1
 }
 
-func TestTextsOfAlgorithms(t *testing.T) {
-	for a := range window.CalendarWindow + 1 {
-		text, err := a.MarshalText()
-		require.NoError(t, err)
-		require.Equal(t, a.String(), string(text))
-		back := window.Algorithm(77)
-		require.NoError(t, back.UnmarshalText(text))
-		require.Equal(t, a, back)
-	}
+func TestTextsOfAlgorithmsAndUnits(t *testing.T) {
+	testTexts(t, window.CalendarWindow, "algorithm")
+	testTexts(t, window.Year, "calendar unit")
 	require.Equal(t, "sliding-window", window.SlidingWindow.String())
-	require.Equal(t, "algorithm 77", window.Algorithm(77).String())
-	_, err := window.Algorithm(77).MarshalText()
-	require.ErrorIs(t, err, window.ErrUnsupported)
-	a := window.SlidingLog
-	require.ErrorIs(t, a.UnmarshalText([]byte("slidng")), window.ErrUnsupported)
-	require.Equal(t, window.SlidingLog, a)
+	require.Equal(t, "month", window.Month.String())
 }
 
-func TestTextsOfCalendarUnits(t *testing.T) {
-	for c := range window.Year + 1 {
-		text, err := c.MarshalText()
+type named interface {
+	~uint8
+	fmt.Stringer
+	encoding.TextMarshaler
+}
+
+// testTexts tests that the texts of all values up to the last one are those of their String, and others are errors.
+func testTexts[T named, P interface {
+	*T
+	encoding.TextUnmarshaler
+}](t *testing.T, last T, kind string) {
+	for v := range last + 1 {
+		text, err := v.MarshalText()
 		require.NoError(t, err)
-		require.Equal(t, c.String(), string(text))
-		back := window.Calendar(77)
-		require.NoError(t, back.UnmarshalText(text))
-		require.Equal(t, c, back)
+		require.Equal(t, v.String(), string(text))
+		back := T(77)
+		require.NoError(t, P(&back).UnmarshalText(text))
+		require.Equal(t, v, back)
 	}
-	require.Equal(t, "month", window.Month.String())
-	require.Equal(t, "calendar unit 77", window.Calendar(77).String())
-	_, err := window.Calendar(77).MarshalText()
+	require.Equal(t, kind+" 77", T(77).String())
+	_, err := T(77).MarshalText()
 	require.ErrorIs(t, err, window.ErrUnsupported)
-	c := window.Week
-	require.ErrorIs(t, c.UnmarshalText([]byte("fortnight")), window.ErrUnsupported)
-	require.Equal(t, window.Week, c)
+	v := last
+	require.ErrorIs(t, P(&v).UnmarshalText([]byte("slidng")), window.ErrUnsupported)
+	require.Equal(t, last, v)
 }
 
 func TestLimitsWithACalendarAreFormatted(t *testing.T) {
@@ -94,12 +93,8 @@ func TestErrorsOfBackendsAreDistinct(t *testing.T) {
 			require.Equal(t, i == j, errors.Is(a, b), "%v, %v", a, b)
 		}
 	}
-}
-
-func TestWhatAnOperatingSystemCallsUnsupportedIsNoMistake(t *testing.T) {
 	require.ErrorIs(t, window.ErrUnsupported, errors.ErrUnsupported)
-	require.ErrorIs(t, syscall.EOPNOTSUPP, errors.ErrUnsupported)
-	require.NotErrorIs(t, syscall.EOPNOTSUPP, window.ErrUnsupported)
+	require.NotErrorIs(t, syscall.EOPNOTSUPP, window.ErrUnsupported, "which is errors.ErrUnsupported, too")
 }
 
 func TestMethodsThatAreLeftOutAreUnsupported(t *testing.T) {
@@ -131,7 +126,8 @@ func TestMethodsThatAreLeftOutAreUnsupported(t *testing.T) {
 
 func TestASchemeHasOneDriver(t *testing.T) {
 	open := func(context.Context, string) (window.BackendCloser, error) { return nil, nil }
-	window.Register("test-window", open)
-	require.Panics(t, func() { window.Register("test-window", open) })
+	scheme := fmt.Sprint("test-", time.Now().UnixNano()) // a new one each time the test runs
+	window.Register(scheme, open)
+	require.Panics(t, func() { window.Register(scheme, open) })
 	require.Panics(t, func() { window.Register("test-nil", nil) })
 }

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +18,8 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/gofiber/fiber/v2"
 	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -57,17 +58,13 @@ func middleware(t *testing.T, limiter *throttr.RateLimit) *httplimit.Middleware 
 		},
 		Plan: func(r *http.Request) (*httplimit.Plan, error) { return plans[r.Header.Get("Plan")], nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return m
 }
 
 func newGate(t *testing.T, limiter *throttr.RateLimit) *admission.Gate {
 	g, err := admission.New(limiter, admission.Config{Limits: limits})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }
 
@@ -112,15 +109,11 @@ func fiberSite(t *testing.T, limiter *throttr.RateLimit) string {
 	}))
 	f.Get("/", func(c *fiber.Ctx) error { return c.SendString(hello(c.UserContext())) })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- f.Listener(l) }()
 	t.Cleanup(func() {
-		if err := f.Shutdown(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, f.Shutdown())
 		<-done
 	})
 	return "http://" + l.Addr().String()
@@ -146,8 +139,8 @@ func connectSite(t *testing.T, limiter *throttr.RateLimit) string {
 		w.WriteHeader(rec.Code)
 		var text string
 		var failed struct{ Message string }
-		if json.Unmarshal(rec.Body.Bytes(), &text) != nil && json.Unmarshal(rec.Body.Bytes(), &failed) != nil {
-			t.Error(rec.Body)
+		if json.Unmarshal(rec.Body.Bytes(), &text) != nil {
+			assert.NoError(t, json.Unmarshal(rec.Body.Bytes(), &failed))
 		}
 		io.WriteString(w, text+failed.Message)
 	}
@@ -165,21 +158,15 @@ func serve(t *testing.T, h http.Handler) string {
 func get(t *testing.T, url, user, plan string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r.Header.Set("User", user)
 	r.Header.Set("Plan", plan)
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return res, string(body)
 }
 
@@ -206,20 +193,14 @@ func TestEachFrameworkServesAndDenies(t *testing.T) {
 				{"", "", 429, denied, `"hour";r=0;t=3600`},
 			} {
 				res, body := get(t, url, want.user, want.plan)
-				rateLimit := res.Header.Get("RateLimit")
-				if res.StatusCode != want.status || strings.TrimSpace(body) != want.body || rateLimit != want.rateLimit {
-					t.Errorf("request %d: %d %q, RateLimit: %s, want %+v", i+1, res.StatusCode, body, rateLimit, want)
-				}
-				if retry := res.Header.Get("Retry-After"); (retry != "") != (want.status == 429) {
-					t.Errorf("request %d: Retry-After: %q", i+1, retry)
-				}
+				require.Equal(t, want.status, res.StatusCode, "request %d", i+1)
+				require.Equal(t, want.body, strings.TrimSpace(body), "request %d", i+1)
+				require.Equal(t, want.rateLimit, res.Header.Get("RateLimit"), "request %d", i+1)
+				require.Equal(t, want.status == 429, res.Header.Get("Retry-After") != "", "request %d", i+1)
 			}
-			if err := newGate(t, limiter).Reset(t.Context(), admission.Request{Addr: "127.0.0.1"}); err != nil {
-				t.Fatal(err)
-			}
-			if res, _ := get(t, url, "", ""); res.StatusCode != 200 {
-				t.Errorf("after Reset: %d", res.StatusCode)
-			}
+			require.NoError(t, newGate(t, limiter).Reset(t.Context(), admission.Request{Addr: "127.0.0.1"}))
+			res, _ := get(t, url, "", "")
+			require.Equal(t, 200, res.StatusCode, "after Reset")
 		})
 	}
 }
@@ -230,9 +211,7 @@ func TestTheErrorOfAHandlerIsNotGivenBack(t *testing.T) {
 		Limits:   []throttr.Limit{httplimit.PerHour(3)},
 		GiveBack: func(_ *http.Request, status int) bool { return status < 400 },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	e := echo.New()
 	e.Use(frameworks.Echo(m))
 	e.GET("/", func(c echo.Context) error {
@@ -247,9 +226,7 @@ func TestTheErrorOfAHandlerIsNotGivenBack(t *testing.T) {
 		e.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		statuses = append(statuses, w.Code)
 	}
-	if want := []int{204, 401, 401, 204, 404, 429}; !slices.Equal(statuses, want) {
-		t.Errorf("statuses %v, want %v", statuses, want)
-	}
+	require.Equal(t, []int{204, 401, 401, 204, 404, 429}, statuses)
 }
 
 // A service may return one error to all: each response has the fields of its own request.
@@ -261,11 +238,9 @@ func TestAnErrorOfAServiceKeepsNoFields(t *testing.T) {
 	for range 2 {
 		_, err := call(t.Context(), connect.NewRequest(&emptypb.Empty{}))
 		var failed *connect.Error
-		if !errors.As(err, &failed) || failed.Code() != connect.CodeNotFound || len(failed.Meta().Values("RateLimit")) != 1 {
-			t.Errorf("the error is %v, its fields are %v", err, failed.Meta())
-		}
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, connect.CodeNotFound, failed.Code())
+		require.Len(t, failed.Meta().Values("RateLimit"), 1)
 	}
-	if len(shared.Meta()) > 0 {
-		t.Errorf("the error of the service has the fields %v", shared.Meta())
-	}
+	require.Empty(t, shared.Meta(), "the error of the service has no fields")
 }
