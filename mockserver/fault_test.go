@@ -41,18 +41,16 @@ func TestFaultsChangeResponses(t *testing.T) {
 		"skip and times":   {mockserver.Fault{Skip: 1, Times: 1, Replace: []byte{7}}, "01" + "07" + "00"},
 		"another op":       {mockserver.Fault{Op: codec.OpGet, Drop: true}, threeResponses},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *mockserver.Server) {
-				remove := srv.Inject(c.fault)
-				w := connect(t, srv)
-				require.Equal(t, c.want, w.askThree())
-				require.Equal(t, []string{"k"}, srv.Keys(), "the request is executed")
-				remove()
-				remove()
-				srv.Delete("k")
-				require.Equal(t, threeResponses, w.askThree())
-			}, virtual)
-		})
+		subtest(t, name, func(t *testing.T, srv *mockserver.Server) {
+			remove := srv.Inject(c.fault)
+			w := connect(t, srv)
+			require.Equal(t, c.want, w.askThree())
+			require.Equal(t, []string{"k"}, srv.Keys(), "the request is executed")
+			remove()
+			remove()
+			srv.Delete("k")
+			require.Equal(t, threeResponses, w.askThree())
+		}, virtual)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 func TestRecordsCanBeReadAndWritten(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		w := connect(t, srv)
+		require.Equal(t, mockserver.Epoch, srv.Now())
 		require.Empty(t, srv.Keys())
 		srv.Set("b", 7, time.Minute)
 		srv.Set("a", 9, 1500*time.Millisecond)
@@ -25,33 +26,29 @@ func TestRecordsCanBeReadAndWritten(t *testing.T) {
 		require.Equal(t, "01", w.ask(uint16.Set{Key: []byte("c"), TTL: uint16.TTL{Amount: 1, Unit: codec.Hours}, Value: []byte("v")}))
 		require.Equal(t, []string{"a", "b", "c"}, srv.Keys())
 
-		quota, ok := srv.Counter("a")
-		require.True(t, ok)
-		require.Equal(t, uint64(9), quota)
-		_, ok = srv.Counter("c")
-		require.False(t, ok, "a buffer is not a counter")
-		_, ok = srv.Counter("missing")
-		require.False(t, ok)
+		counter := func(key string) string { return fmt.Sprint(srv.Counter(key)) }
+		require.Equal(t, "9 true", counter("a"))
+		require.Equal(t, "0 false", counter("c"), "a buffer is not a counter")
+		require.Equal(t, "0 false", counter("missing"))
 
 		srv.Advance(time.Second)
-		left, ok := srv.TTL("a")
-		require.True(t, ok)
-		require.Equal(t, 500*time.Millisecond, left)
+		require.Equal(t, "500ms true", fmt.Sprint(srv.TTL("a")))
 		srv.Advance(500 * time.Millisecond)
-		_, ok = srv.TTL("a")
-		require.False(t, ok)
-		_, ok = srv.Counter("a")
-		require.False(t, ok)
+		require.Equal(t, "0s false", fmt.Sprint(srv.TTL("a")))
+		require.Equal(t, "0 false", counter("a"))
 		require.Equal(t, 1, srv.Expired())
 
 		require.True(t, srv.Delete("a"), "Delete removes dead records, too")
 		require.False(t, srv.Delete("a"))
 		require.Equal(t, "01", w.ask(insert("a", 1, 1, codec.Hours)))
 		srv.Set("a", 2, time.Hour)
-		quota, _ = srv.Counter("a")
-		require.Equal(t, uint64(2), quota)
+		require.Equal(t, "2 true", counter("a"))
 		require.Panics(t, func() { srv.Set("a", 65536, time.Hour) })
 		require.Panics(t, func() { srv.Set(strings.Repeat("a", 256), 1, time.Hour) }, "no LIST could return it")
+		require.Equal(t, mockserver.Epoch.Add(1500*time.Millisecond), srv.Now())
+		srv.Advance(math.MaxInt64)
+		require.Equal(t, 2322, srv.Now().Year(), "beyond what fits ns in an int64")
+		require.Panics(t, func() { srv.Advance(-1) })
 	}, virtual)
 }
 
@@ -70,17 +67,8 @@ func TestSetChoosesTheFinestUnitThatFits(t *testing.T) {
 			require.Equal(t, "01"+"01"+want, w.ask(query("k")), "%v", ttl)
 		}
 		require.Equal(t, "01", w.ask(uint8.Insert{Key: []byte("l"), TTL: uint8.TTL{Amount: 1, Unit: codec.Hours}}))
+		require.Panics(t, func() { srv.Publish("*", make([]byte, 256)) }, "the payload does not fit")
 	}, virtual, mockserver.WithValueSize(1))
-}
-
-func TestVirtualClockMovesOnlyForward(t *testing.T) {
-	srv := mockserver.RunT(t, virtual)
-	require.Equal(t, mockserver.Epoch, srv.Now())
-	srv.Advance(time.Minute)
-	require.Equal(t, mockserver.Epoch.Add(time.Minute), srv.Now())
-	srv.Advance(math.MaxInt64)
-	require.Equal(t, 2322, srv.Now().Year(), "beyond what fits ns in an int64")
-	require.Panics(t, func() { srv.Advance(-1) })
 }
 
 func TestObserverSeesExecutedRequests(t *testing.T) {

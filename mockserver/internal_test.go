@@ -23,12 +23,12 @@ func TestManyRecordsTakeLittleTime(t *testing.T) {
 		ok, err := st.insert(fmt.Append(nil, i), 1, ttl{Amount: 1 + rand.Uint64N(1e9), Unit: codec.Microseconds})
 		require.True(t, ok)
 		require.NoError(t, err)
-		require.Less(t, time.Since(start), 3*time.Second, "%d records are made", i)
+		require.Less(t, time.Since(start), 10*time.Second, "%d records are made", i)
 	}
 	start := time.Now()
 	st.catchUp(uint64(time.Hour))
 	require.Empty(t, st.records)
-	require.Less(t, time.Since(start), 3*time.Second)
+	require.Less(t, time.Since(start), 10*time.Second)
 }
 
 // While some responses are always outstanding, as those that are delayed can be, the others need no more memory.

@@ -28,6 +28,12 @@ func bubble(t *testing.T, f func(t *testing.T, srv *mockserver.Server), opts ...
 	})
 }
 
+// subtest runs a test in a bubble, as bubble does, under a name.
+func subtest(t *testing.T, name string, f func(t *testing.T, srv *mockserver.Server), opts ...mockserver.Option) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { bubble(t, f, opts...) })
+}
+
 // frames encodes frames, one behind the other.
 func frames(t testing.TB, all ...encoding.BinaryAppender) []byte {
 	t.Helper()

@@ -3,7 +3,6 @@ package mocklimit_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/mockserver/mocklimit"
 	"github.com/throttr-go/throttr/window"
@@ -47,10 +47,8 @@ func TestWindowIsWhatTheBackendReturns(t *testing.T) {
 	keys := []string{"", "k", "user:42", "a:b:1m0s:c", strings.Repeat("long", 50), "\x00\xff"}
 	for size := 1; size <= 8; size *= 2 {
 		synctest.Test(t, func(t *testing.T) {
-			srv := mockserver.RunT(t, mockserver.WithAddr("memory", "mock:1"), mockserver.WithValueSize(size))
-			backend, err := throttr.OpenServers(t.Context(), throttr.Config{
-				Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) },
-			})
+			srv := testkit.InMemory(t, mockserver.WithValueSize(size))
+			backend, err := throttr.OpenServers(t.Context(), testkit.Over(srv, throttr.Config{}))
 			require.NoError(t, err)
 			defer backend.Close()
 			minute := window.Limit{Max: 100, Scale: time.Minute, Algorithm: window.FixedWindow}
@@ -63,10 +61,8 @@ func TestWindowIsWhatTheBackendReturns(t *testing.T) {
 				_, ok := mocklimit.Window(srv, key, minute)
 				require.False(t, ok)
 				require.Empty(t, mocklimit.Records(srv, key, minute))
-				_, err := backend.Hit(t.Context(), key, minute, uint64(i+1))
-				require.NoError(t, err)
-				for _, other := range []window.Limit{hour, named} {
-					_, err = backend.Hit(t.Context(), key, other, 50)
+				for l, n := range map[window.Limit]uint64{minute: uint64(i + 1), hour: 50, named: 50} {
+					_, err = backend.Hit(t.Context(), key, l, n)
 					require.NoError(t, err)
 				}
 			}
