@@ -2,6 +2,7 @@ package mockserver_test
 
 import (
 	"encoding"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -347,66 +348,52 @@ func TestDelayedResponsesAndEventsCountAsOutstanding(t *testing.T) {
 	}
 }
 
-func TestFrameOver8096BytesIsAViolation(t *testing.T) {
-	// A SET whose key and value fill the buffer to the last byte, and one more.
-	set := func(value int) []byte {
-		b := fromHex(t, "0506010001")
-		b = append(b, byte(value), byte(value>>8), 'k')
-		return append(b, make([]byte, value)...)
-	}
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		w.send(set(8088))
-		require.Equal(t, "01", w.received())
-		require.Len(t, w.ask(codec.Get{Key: []byte("k")}), 2*(6+8088))
-		require.Empty(t, srv.Violations())
-		w.send(set(8089)[:9])
-		requireViolation(t, srv, w, "H5")
-	})
-}
-
-func TestUnknownOpsAreAViolation(t *testing.T) {
-	for op, text := range map[byte]string{
-		0x20: "kills", 0x47: "kills", 0xff: "kills",
-		0x00: "stalls", 0x0a: "stalls", 0x1f: "stalls", 0x0f: "stalls", 0x1a: "stalls", 0x19: "executed as a command",
-	} {
-		rule := "H6"
-		if op == byte(codec.OpEvent) {
-			rule = "H27"
-		}
-		subtest(t, fmt.Sprintf("%02x", op), func(t *testing.T, srv *mockserver.Server) {
-			w := connect(t, srv)
-			p := append(frames(t, insert("before", 1, 1, codec.Hours)), op)
-			w.send(append(p, frames(t, insert("after", 1, 1, codec.Hours))...))
-			requireViolation(t, srv, w, rule)
-			require.Equal(t, []string{"before"}, srv.Keys(), "later requests are not executed")
-			require.Contains(t, srv.Violations()[0].Text, text)
-			require.Contains(t, srv.Violations()[0].Text, fmt.Sprintf("0x%02x", op))
-		})
-	}
-}
-
-func TestTTLThatOverflowsIsAViolation(t *testing.T) {
+func TestWhatHarmsARealServerIsAViolation(t *testing.T) {
+	const century = 100 * 365 * 24
 	hours := func(n uint64.Value) uint64.TTL { return uint64.TTL{Amount: n, Unit: codec.Hours} }
 	ttl := func(change codec.Change, value uint64.Value) uint64.Update {
 		return uint64.Update{Attribute: codec.TimeToLive, Change: change, Value: value, Key: []byte("k")}
 	}
-	const century = 100 * 365 * 24
-	for name, frame := range map[string]codec.Frame{
-		"insert":         uint64.Insert{Key: []byte("new"), TTL: hours(math.MaxUint64)},
-		"insert, 600 y":  uint64.Insert{Key: []byte("new"), TTL: hours(6 * century)},
-		"insert, failed": uint64.Insert{Key: []byte("k"), TTL: hours(math.MaxUint64)},
-		"set":            uint64.Set{Key: []byte("new"), TTL: hours(math.MaxUint64)},
-		"patch":          ttl(codec.Patch, math.MaxUint64),
-		"increase":       ttl(codec.Increase, 5*century),
-		"decrease":       ttl(codec.Decrease, 3*century),
+	// A SET whose key and value fill the buffer to the last byte, and one more.
+	set := func(value uint64.Value) []byte {
+		head := fromHex(t, "0506010000000000000001")
+		head = append(binary.LittleEndian.AppendUint64(head, value), 'b')
+		return append(head, make([]byte, value)...)
+	}
+	const longest = codec.MaxFrame - 20
+	type violation struct {
+		sent       []byte
+		rule, text string
+	}
+	all := map[string]violation{
+		"a frame that is too long": {set(longest + 1)[:19], "H5", ""},
+		"insert":                   {frames(t, uint64.Insert{Key: []byte("new"), TTL: hours(math.MaxUint64)}), "H13", ""},
+		"insert, 600 years":        {frames(t, uint64.Insert{Key: []byte("new"), TTL: hours(6 * century)}), "H13", ""},
+		"insert that fails":        {frames(t, uint64.Insert{Key: []byte("k"), TTL: hours(math.MaxUint64)}), "H13", ""},
+		"set":                      {frames(t, uint64.Set{Key: []byte("new"), TTL: hours(math.MaxUint64)}), "H13", ""},
+		"patch":                    {frames(t, ttl(codec.Patch, math.MaxUint64)), "H13", ""},
+		"increase":                 {frames(t, ttl(codec.Increase, 5*century)), "H13", ""},
+		"decrease":                 {frames(t, ttl(codec.Decrease, 3*century)), "H13", ""},
+		"an EVENT":                 {[]byte{0x19}, "H27", "op 0x19 from a client is executed as a command"},
+	}
+	for op, does := range map[byte]string{
+		0x20: "kills", 0x47: "kills", 0xff: "kills", 0x00: "stalls", 0x0a: "stalls", 0x1f: "stalls", 0x0f: "stalls", 0x1a: "stalls",
 	} {
+		text := fmt.Sprintf("op 0x%02x %s", op, does)
+		all[text] = violation{[]byte{op}, "H6", text}
+	}
+	for name, v := range all {
 		subtest(t, name, func(t *testing.T, srv *mockserver.Server) {
 			w := connect(t, srv)
 			require.Equal(t, "01", w.ask(uint64.Insert{Key: []byte("k"), TTL: hours(century)}))
-			w.send(frames(t, frame))
-			requireViolation(t, srv, w, "H13")
-			require.Equal(t, []string{"k"}, srv.Keys())
+			w.send(set(longest))
+			require.Equal(t, "01", w.received())
+			require.Len(t, w.ask(codec.Get{Key: []byte("b")}), 2*(1+1+8+8+longest))
+			require.Empty(t, srv.Violations())
+			w.send(append(v.sent, frames(t, purge("k"))...))
+			requireViolation(t, srv, w, v.rule)
+			require.Equal(t, []string{"b", "k"}, srv.Keys(), "later requests are not executed")
+			require.Contains(t, srv.Violations()[0].Text, v.text)
 		}, mockserver.WithValueSize(8), virtual)
 	}
 }
