@@ -62,24 +62,19 @@ func (s shell) run(stdin string, args ...string) (status int, stdout, stderr str
 	return status, out.String(), errs.String()
 }
 
-var spaces, nearlyMinute = regexp.MustCompile(` +`), regexp.MustCompile(`\b5\ds\b|\b59m\d+s|\b23h59m\d+s|\b35\d\d(\.\d+)?\b|\b3600\.0+\b`)
+var spaces = regexp.MustCompile(` +`)
 
-var endsAt = regexp.MustCompile(`"ends_at":"20[^"]+Z"`)
+// passing are times of which a part may have passed, and what was there before.
+var passing = map[string]string{
+	`\b23h59m\d+s`: "24h", `\b59m\d+s`: "1h", `\b5\ds\b`: "1m",
+	`\b35\d\d(\.\d+)?\b|\b3600\.0+\b`: "3600", `"ends_at":"20[^"]+Z"`: `"ends_at":"then"`,
+}
 
 // plainly makes outputs comparable: columns are as wide as anything in them, and time passes.
 func plainly(output string) string {
-	output = nearlyMinute.ReplaceAllStringFunc(output, func(s string) string {
-		switch {
-		case strings.HasPrefix(s, "23h"):
-			return "24h"
-		case strings.Contains(s, "m"):
-			return "1h"
-		case strings.HasSuffix(s, "s"):
-			return "1m"
-		}
-		return "3600"
-	})
-	output = endsAt.ReplaceAllString(output, `"ends_at":"then"`)
+	for of, by := range passing {
+		output = regexp.MustCompile(of).ReplaceAllString(output, by)
+	}
 	return spaces.ReplaceAllString(output, " ")
 }
 

@@ -179,38 +179,32 @@ func TestSweepRemovesRecordsOfTheDead(t *testing.T) {
 
 func TestMockServerRuns(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	out, in := io.Pipe()
-	ended := make(chan int, 1)
-	go func() {
-		ended <- run(ctx, strings.Fields("mock --addr 127.0.0.1:0 --size 4 --hazard grace=off,lateexpiry=on"), nil, in, io.Discard)
-	}()
-	text := make([]byte, 1000)
-	n, err := out.Read(text)
-	require.NoError(t, err)
-	addr := strings.TrimSpace(string(text[:n]))
+	start := func(line string, errs io.Writer) (addr string, end func() (status int)) {
+		ctx, cancel := context.WithCancel(t.Context())
+		out, in := io.Pipe()
+		ended := make(chan int, 1)
+		go func() { ended <- run(ctx, strings.Fields(line), nil, in, errs) }()
+		text := make([]byte, 1000)
+		n, err := out.Read(text)
+		require.NoError(t, err)
+		return strings.TrimSpace(string(text[:n])), func() int { cancel(); return <-ended }
+	}
+	addr, end := start("mock --addr 127.0.0.1:0 --size 4 --hazard grace=off,lateexpiry=on", io.Discard)
 	shell{t, addr}.prints(0, "k inserted\n", "insert --ttl 1h k 65536")
-	cancel()
-	require.Zero(t, <-ended)
+	require.Zero(t, end())
 
-	ctx, cancel = context.WithCancel(t.Context())
-	defer cancel()
 	var violations bytes.Buffer
-	go func() {
-		ended <- run(ctx, strings.Fields("mock --addr 127.0.0.1:0"), nil, in, &violations)
-	}()
-	n, err = out.Read(text)
-	require.NoError(t, err)
-	nc, err := net.Dial("tcp", strings.TrimSpace(string(text[:n])))
+	addr, end = start("mock --addr 127.0.0.1:0", &violations)
+	nc, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	defer nc.Close()
 	nc.Write([]byte{0x20})
 	nc.Read(make([]byte, 1)) // until the server has ended the connection
-	cancel()
-	require.Equal(t, statusError, <-ended)
+	require.Equal(t, statusError, end())
 	require.Regexp(t, `^H6: connection 1: .*\nthrottr mock: violations, .*: 1\n$`, violations.String())
 
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
 	var printed bytes.Buffer
 	require.Zero(t, run(ctx, strings.Fields("mock --json --size 1 --unix "+t.TempDir()+"/s"), nil, &printed, io.Discard))
 	require.Regexp(t, `^\{"address":".*/s"\}\n$`, printed.String())
