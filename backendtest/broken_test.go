@@ -404,15 +404,15 @@ var unbounded = []broken{
 		}
 		return b.right(c)
 	})},
-	{"windows of the calendar are listed as those of UTC", "f", []string{byKeys, byModel}, ofLimit(func(l *window.Limit) { l.Zone = "" })},
-	{"another Max is listed", "f", []string{byKeys}, ofLimit(func(l *window.Limit) { l.Max++ })},
-	{"windows are listed without their end", "ft", []string{byKeys, byModel}, ofListed(func(l window.Listed) []window.Listed {
-		l.Window.ExpiresAt = time.Time{}
-		return []window.Listed{l}
+	{"windows of the calendar are listed as those of UTC", "f", []string{byKeys, byModel}, ofEach(func(l *window.Listed) {
+		l.Limit.Zone = ""
 	})},
-	{"digests of long keys are listed as keys", "f", []string{byKeys}, ofListed(func(l window.Listed) []window.Listed {
+	{"another Max is listed", "f", []string{byKeys}, ofEach(func(l *window.Listed) { l.Limit.Max++ })},
+	{"windows are listed without their end", "ft", []string{byKeys, byModel}, ofEach(func(l *window.Listed) {
+		l.Window.ExpiresAt = time.Time{}
+	})},
+	{"digests of long keys are listed as keys", "f", []string{byKeys}, ofEach(func(l *window.Listed) {
 		l.Digest = false
-		return []window.Listed{l}
 	})},
 	{"a loop over List goes on after its end", "f", []string{byLoops}, instead(list, func(b attempt, c call) answer {
 		each := c.each

@@ -227,10 +227,10 @@ func ofListed(f func(l window.Listed) []window.Listed) mistake {
 	})
 }
 
-// ofLimit changes the limits that are listed.
-func ofLimit(f func(l *window.Limit)) mistake {
+// ofEach changes what is listed.
+func ofEach(f func(l *window.Listed)) mistake {
 	return ofListed(func(l window.Listed) []window.Listed {
-		f(&l.Limit)
+		f(&l)
 		return []window.Listed{l}
 	})
 }

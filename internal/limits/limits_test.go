@@ -2,6 +2,7 @@ package limits_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -32,29 +33,23 @@ func TestScalesOutOfRangeAreRefused(t *testing.T) {
 	}
 }
 
-func TestCheckNamesTheFieldOfACalendarThatIsOutOfRange(t *testing.T) {
+func TestCheckNamesTheFieldThatIsOutOfRange(t *testing.T) {
+	minus := -7
 	month := window.Limit{Max: 1, Calendar: window.Month, Zone: "Europe/Berlin", StartDay: 31, Algorithm: window.CalendarWindow}
 	hour := window.Limit{Max: 1, Scale: time.Hour, Algorithm: window.FixedWindow}
-	for _, valid := range []func(l *window.Limit){
-		func(*window.Limit) {},
-		func(l *window.Limit) { l.Zone, l.StartDay = "", 0 },
-		func(l *window.Limit) { l.Zone = "UTC" },
-		func(l *window.Limit) { l.Calendar, l.StartDay = window.Week, 7 },
-		func(l *window.Limit) { l.Calendar, l.StartDay = window.Day, 0 },
-		func(l *window.Limit) { l.Calendar, l.StartDay = window.Year, 0 },
-	} {
-		l := month
-		valid(&l)
-		require.NoError(t, limits.Check(&l), "%+v", l)
-		require.True(t, limits.HasCalendar(&l))
-	}
-	require.False(t, limits.HasCalendar(&hour))
+	bucket := window.Limit{Name: "a name", Max: 1, Scale: time.Hour, Burst: 1_000_000, Algorithm: window.TokenBucket}
 	for _, c := range []struct {
 		of     window.Limit
 		change func(l *window.Limit)
-		field  string
+		field  string // "": it is valid
 		bound  string
 	}{
+		{month, func(*window.Limit) {}, "", ""},
+		{month, func(l *window.Limit) { l.Zone, l.StartDay = "", 0 }, "", ""},
+		{month, func(l *window.Limit) { l.Zone = "UTC" }, "", ""},
+		{month, func(l *window.Limit) { l.Calendar, l.StartDay = window.Week, 7 }, "", ""},
+		{month, func(l *window.Limit) { l.Calendar, l.StartDay = window.Day, 0 }, "", ""},
+		{month, func(l *window.Limit) { l.Calendar, l.StartDay = window.Year, 0 }, "", ""},
 		{month, func(l *window.Limit) { l.Calendar = window.Year + 1 }, "Calendar", "month"},
 		{month, func(l *window.Limit) { l.Scale = time.Hour }, "Scale", "Calendar"},
 		{month, func(l *window.Limit) { l.Scale = -1 }, "Scale", "Calendar"},
@@ -70,60 +65,43 @@ func TestCheckNamesTheFieldOfACalendarThatIsOutOfRange(t *testing.T) {
 		{hour, func(l *window.Limit) { l.Zone = "Europe/Berlin" }, "Zone", "without a Calendar"},
 		{hour, func(l *window.Limit) { l.StartDay = 1 }, "StartDay", "without a Calendar"},
 		{hour, func(l *window.Limit) { l.Algorithm = window.CalendarWindow }, "Calendar", "month"},
+		{bucket, func(*window.Limit) {}, "", ""},
+		{bucket, func(l *window.Limit) { l.Max, l.Burst = 2, 2_000_000 }, "", ""},
+		{bucket, func(l *window.Limit) { l.Burst = 2_000_000 }, "Burst", ""}, // 228 years
+		{bucket, func(l *window.Limit) { l.Burst, l.Scale = window.Unlimited, window.MaxScale }, "Burst", ""},
+		{bucket, func(l *window.Limit) { l.Max, l.Burst = 0, window.Unlimited }, "", ""}, // it denies, whatever the burst is
+		{bucket, func(l *window.Limit) { l.Burst = uint64(minus) }, "Burst", ""},
+		{bucket, func(l *window.Limit) { l.Max = uint64(minus) }, "Max", ""},
+		{bucket, func(l *window.Limit) { l.Name = strings.Repeat("n", 65) }, "Name", ""},
+		{bucket, func(l *window.Limit) { l.Name = "new\nline" }, "Name", ""},
+		{bucket, func(l *window.Limit) { l.Name = "\x7f" }, "Name", ""},
+		{bucket, func(l *window.Limit) { l.Name = "naïve" }, "Name", ""},
 	} {
 		l := c.of
 		c.change(&l)
+		if c.field == "" {
+			require.NoError(t, limits.Check(&l), "%+v", l)
+			require.Equal(t, c.of == month, limits.HasCalendar(&l))
+			continue
+		}
 		var e *window.RangeError
 		require.ErrorAs(t, limits.Check(&l), &e, "%+v", l)
 		require.Equal(t, c.field, e.Field)
 		require.Contains(t, e.Bound, c.bound)
-	}
-	unresolved := month
-	unresolved.Algorithm = 0
-	require.ErrorIs(t, limits.Check(&unresolved), window.ErrUnsupported, "a backend gets the algorithm")
-}
-
-func TestCheckNamesTheFieldThatIsOutOfRange(t *testing.T) {
-	minus := -7
-	valid := window.Limit{Name: "a name", Max: 5, Scale: time.Second, Burst: 10, Algorithm: window.TokenBucket}
-	for field, change := range map[string]func(*window.Limit){
-		"Name":  func(l *window.Limit) { l.Name = strings.Repeat("n", 65) },
-		"Max":   func(l *window.Limit) { l.Max = uint64(minus) },
-		"Burst": func(l *window.Limit) { l.Burst = uint64(minus) },
-	} {
-		l := valid
-		require.NoError(t, limits.Check(&l))
-		change(&l)
-		var e *window.RangeError
-		require.ErrorAs(t, limits.Check(&l), &e)
-		require.Equal(t, field, e.Field)
 		require.ErrorIs(t, e, window.ErrRange)
 	}
-	for _, name := range []string{"new\nline", "\x7f", "naïve"} {
-		l := valid
-		l.Name = name
-		require.ErrorIs(t, limits.Check(&l), window.ErrRange, "%q", name)
+	for _, a := range limits.Algorithms {
+		l := window.Limit{Max: 1, Scale: time.Second, Algorithm: a}
+		require.NoError(t, limits.Check(&l), "%v", a)
+		l.Burst = 1
+		require.Equal(t, a != window.TokenBucket, errors.Is(limits.Check(&l), window.ErrRange), "%v", a)
 	}
-}
-
-func TestOnlyABucketHasABurstWhichFillsInTime(t *testing.T) {
-	for a, want := range map[window.Algorithm]error{
-		0: window.ErrUnsupported, 77: window.ErrUnsupported, window.FixedWindow: window.ErrRange, window.AlignedWindow: window.ErrRange,
-		window.SlidingWindow: window.ErrRange, window.SlidingLog: window.ErrRange,
-	} {
-		require.ErrorIs(t, limits.Check(&window.Limit{Max: 1, Scale: time.Second, Burst: 1, Algorithm: a}), want, "%v", a)
-		require.Equal(t, want == window.ErrRange, limits.Check(&window.Limit{Max: 1, Scale: time.Second, Algorithm: a}) == nil, "%v", a)
+	for _, a := range []window.Algorithm{0, 77} {
+		hour.Algorithm = a
+		require.ErrorIs(t, limits.Check(&hour), window.ErrUnsupported, "a backend gets the algorithm")
 	}
-	bucket := window.Limit{Max: 1, Scale: time.Hour, Burst: 1_000_000, Algorithm: window.TokenBucket}
-	require.NoError(t, limits.Check(&bucket))
-	bucket.Burst = 2_000_000 // 228 years
-	require.ErrorIs(t, limits.Check(&bucket), window.ErrRange)
-	bucket.Max = 2
-	require.NoError(t, limits.Check(&bucket))
-	bucket.Max, bucket.Burst, bucket.Scale = 1, window.Unlimited, window.MaxScale
-	require.ErrorIs(t, limits.Check(&bucket), window.ErrRange)
-	bucket.Max = 0
-	require.NoError(t, limits.Check(&bucket), "a Max of 0 denies, whatever the burst is")
+	month.Algorithm = 0
+	require.ErrorIs(t, limits.Check(&month), window.ErrUnsupported)
 }
 
 func TestTakesOfOneCountAreOneTakeOfTheirSumUnderTheLowestMaxAndBurst(t *testing.T) {
