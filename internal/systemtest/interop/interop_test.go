@@ -68,18 +68,11 @@ func TestInteropMockServers(t *testing.T) {
 
 // runSuite runs the suite against a server whose values have size bytes. Live servers get all of it.
 func runSuite(t *testing.T, size int, addr string, live bool) {
-	switch size {
-	case 1:
-		runSuiteOf[uint8](t, addr, live)
-	case 2:
-		runSuiteOf[uint16](t, addr, live)
-	case 4:
-		runSuiteOf[uint32](t, addr, live)
-	case 8:
-		runSuiteOf[uint64](t, addr, live)
-	default:
-		t.Fatalf("the value size of the server is %d", size)
+	suites := map[int]func(*testing.T, string, bool){
+		1: runSuiteOf[uint8], 2: runSuiteOf[uint16], 4: runSuiteOf[uint32], 8: runSuiteOf[uint64],
 	}
+	require.Contains(t, suites, size, "the value size of the server")
+	suites[size](t, addr, live)
 }
 
 func runSuiteOf[T codec.Value](t *testing.T, addr string, live bool) {

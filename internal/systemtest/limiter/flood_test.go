@@ -81,7 +81,7 @@ func testFlood[T codec.Value](t *testing.T, f flood) {
 	for key, limit := range floodLimits {
 		k := log.of(modelKey{key, f.scale})
 		require.Empty(t, k.errors, key)
-		taken, homeless := k.match(granted.of(modelKey{key, f.scale}))
+		taken, homeless := k.match(granted.all[modelKey{key, f.scale}])
 		require.Empty(t, homeless, "key %s: hits that were granted without a place on the server", key)
 		require.GreaterOrEqual(t, len(k.windows), int(f.duration/f.scale)-1, key)
 		for i, w := range k.windows {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -330,12 +329,6 @@ func (o *operations) add(op operation) {
 		o.all = map[modelKey][]operation{}
 	}
 	o.all[op.key] = append(o.all[op.key], op)
-}
-
-func (o *operations) of(k modelKey) []operation {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Clone(o.all[k])
 }
 
 // modelKey identifies the windows of a key and scale.

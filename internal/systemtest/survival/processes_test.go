@@ -13,7 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -256,9 +255,15 @@ func TestOneProcessOfAFleetSweeps(t *testing.T) {
 	for name, interval := range map[string]time.Duration{"parked": time.Minute, "not parked": 4500 * time.Millisecond} {
 		testkit.Bubble(t, name, func(t *testing.T) {
 			srv := testkit.InMemory(t, mockserver.WithRealCollector())
-			if name != "parked" {
-				srv.Set("somebody's", 1, 24*time.Hour)
+			const ours = "wiA:1s:k" // the name of a record of windows
+			foreign := []string{"jobs", "zz" + ours, strings.ToUpper(ours), ours[:3]}
+			if name == "parked" {
+				foreign = nil
 			}
+			for _, key := range foreign {
+				srv.Set(key, 7, 24*time.Hour)
+			}
+			begun := time.Now()
 			f := startFleet(t, srv, testkit.Fewer(50))
 			time.Sleep(time.Second)
 			require.Equal(t, 1, srv.Requests(codec.OpList), "one process sweeps at the start")
@@ -273,42 +278,10 @@ func TestOneProcessOfAFleetSweeps(t *testing.T) {
 			for _, p := range append(pauses, killed[1:]...) {
 				require.InDelta(t, interval, p, float64(interval/3))
 			}
+			for _, key := range foreign {
+				left, _ := srv.TTL(key)
+				require.Equal(t, 24*time.Hour-time.Since(begun), left, "%s was touched", key)
+			}
 		})
 	}
-}
-
-func TestForeignRecordsAreNotTouchedAndTheServerIsNotParked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t, mockserver.WithRealCollector())
-		const ours = "wiA:1s:k" // the name of a record of windows
-		foreign := []string{"jobs", "zz" + ours, strings.ToUpper(ours), ours[:3]}
-		for _, key := range foreign {
-			srv.Set(key, 7, time.Hour)
-		}
-		other := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		set, err := other.Set(t.Context(), ours, []byte("a buffer"), codec.TTL[uint16]{Amount: 1, Unit: codec.Hours})
-		require.NoError(t, err)
-		require.True(t, set)
-		p := start[uint16](t, srv, throttr.Config{})
-		r := rand.New(rand.NewPCG(5, 5))
-		p.hit(r, keys(50), time.Second, 20*time.Millisecond, 100)
-		p.hit(r, keys(50), time.Minute, 20*time.Millisecond, 100)
-		time.Sleep(40 * time.Second)
-		require.Len(t, testkit.Keys(srv), len(srv.Keys())-1, "no parking record")
-		require.False(t, p.client.Stats().Servers[0].Parked)
-		require.Equal(t, len(foreign)+1, p.backend.Records().Foreign)
-		for _, key := range append(foreign, ours) {
-			left, ok := srv.TTL(key)
-			require.True(t, ok)
-			require.Equal(t, time.Hour-40*time.Second, left)
-		}
-
-		// Records of the dead are removed before they expire.
-		p.end()
-		q := start[uint16](t, srv, throttr.Config{})
-		time.Sleep(6 * time.Minute)
-		require.ElementsMatch(t, append(foreign, ours), testkit.Keys(srv))
-		require.Zero(t, srv.Expired())
-		require.Equal(t, len(foreign)+1, q.backend.Records().Foreign)
-	})
 }

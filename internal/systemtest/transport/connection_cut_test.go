@@ -78,13 +78,9 @@ func (c *cutTest) converse(client *throttr.Client[uint16], parallel bool) {
 	c.results = make([]result, len(conversation))
 	var all sync.WaitGroup
 	for i, s := range conversation {
-		run := func() {
-			c.results[i].right, c.results[i].err = s.run(c.Context(), client)
-		}
-		if parallel {
-			all.Go(run)
-		} else {
-			run()
+		all.Go(func() { c.results[i].right, c.results[i].err = s.run(c.Context(), client) })
+		if !parallel {
+			all.Wait()
 		}
 	}
 	all.Wait()
