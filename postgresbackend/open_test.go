@@ -32,10 +32,7 @@ func TestOpen(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if _, err := b.Take(t.Context(), "k", hourly, 1); err != nil {
-				t.Error(err)
-			}
-			if err := errors.Join(b.Ping(t.Context()), b.Close(), b.Close()); err != nil {
+			if err := errors.Join(takeOf(1, b, "k"), b.Ping(t.Context()), b.Close(), b.Close()); err != nil {
 				t.Error(err)
 			}
 			if _, err := b.Take(t.Context(), "k", hourly, 1); !errors.Is(err, window.ErrClosed) || !errors.Is(b.Ping(t.Context()), window.ErrClosed) {
@@ -107,11 +104,8 @@ func TestLazyOpen(t *testing.T) {
 	_, err = b.Take(t.Context(), "k", hourly, 1)
 	expect(t, errors.Is(err, throttr.ErrUnavailable), "%v", err)
 	s.Restart(t)
-	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if _, err = b.Take(t.Context(), "k", hourly, 1); err == nil {
-			return
-		}
-		expect(t, time.Since(start) < 20*time.Second, "%v", err)
+	for start := time.Now(); takeOf(1, b, "k") != nil; time.Sleep(10 * time.Millisecond) {
+		expect(t, time.Since(start) < 20*time.Second, "%v", takeOf(1, b, "k"))
 	}
 }
 

@@ -23,28 +23,24 @@ import (
 
 // tap is what the connections of a pool pass. Each round trip is one write.
 type tap struct {
-	mu     sync.Mutex
-	at     int    // the write at which act is called, from now on; 0: none
-	act    func() // without the mutex
-	before bool   // the connection is closed instead of the write; otherwise after it
-	cut    bool
-	dials  atomic.Int64 // how many further ones fail
+	mu    sync.Mutex
+	at    int             // the write at which act is called, from now on; 0: none
+	act   func(c *tapped) // before the write, without the mutex
+	dials atomic.Int64    // how many further ones fail
 }
 
-// arm makes the n-th write from now call act, and then be cut, before or after what it writes, if cut is true.
-func (p *tap) arm(n int, cut, before bool, act func()) {
+// arm makes the n-th write from now call act.
+func (p *tap) arm(n int, act func(c *tapped)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.at = n
-	p.cut = cut
-	p.before = before
 	p.act = act
 }
 
 type tapped struct {
 	net.Conn
 	*tap
-	deaf atomic.Bool // what it reads is lost
+	deaf atomic.Bool // what it reads is lost, and it ends after its write
 }
 
 func (c *tapped) Read(b []byte) (int, error) {
@@ -58,21 +54,13 @@ func (c *tapped) Read(b []byte) (int, error) {
 func (c *tapped) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	c.at--
-	now, cut, before, act := c.at == 0, c.cut, c.before, c.act
+	now, act := c.at == 0, c.act
 	c.mu.Unlock()
-	if !now {
-		return c.Conn.Write(b)
+	if now && act != nil {
+		act(c)
 	}
-	if act != nil {
-		act()
-	}
-	if cut && before {
-		c.Close()
-		return 0, net.ErrClosed
-	}
-	c.deaf.Store(cut)
 	n, err := c.Conn.Write(b)
-	if cut {
+	if c.deaf.Load() {
 		time.Sleep(50 * time.Millisecond) // the server gets it
 		c.Close()
 	}
@@ -119,12 +107,14 @@ func TestConnectionsThatAreCut(t *testing.T) {
 	b := postgresbackend.New(pool, opts...)
 	for trip := 1; trip <= 2; trip++ {
 		for counts := 1; counts <= 2; counts++ {
-			for _, before := range []bool{true, false} {
+			for before, cut := range map[bool]func(c *tapped){
+				true: func(c *tapped) { c.Close() }, false: func(c *tapped) { c.deaf.Store(true) },
+			} {
 				key := fmt.Sprint(trip, counts, before)
 				noError(t, takeOf(counts, b, key))
-				p.arm(trip, true, before, nil)
+				p.arm(trip, cut)
 				err := takeOf(counts, b, key)
-				p.arm(0, false, false, nil)
+				p.arm(0, nil)
 				counted := must(t, direct.Peek, key, hourly, 0).Count
 				want := uint64(2)
 				if trip == 2 && before {
@@ -154,7 +144,7 @@ func TestAProcessThatStopsBetweenItsRoundTrips(t *testing.T) {
 		noError(t, takeOf(counts, frozen, "k"))
 		before := must(t, other.Peek, "k", hourly, 0).Count
 		stopped, goOn, done := make(chan bool), make(chan bool), make(chan error)
-		p.arm(2, false, false, func() {
+		p.arm(2, func(*tapped) {
 			close(stopped)
 			<-goOn
 		})
@@ -249,26 +239,20 @@ func TestCallsOfAServerThatHangsEnd(t *testing.T) {
 }
 
 // A server without room on its disk is an outage, and full: whoever serves requests in an outage need not serve these.
-func TestAServerWhoseDiskIsFull(t *testing.T) {
+// What others have got in the way of was not done, and is made again, also a Delete.
+func TestAServerThatFailsCalls(t *testing.T) {
 	b, pool := start(t)
-	_, err := pool.Exec(t.Context(), `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$;
-CREATE TRIGGER full_disk BEFORE INSERT ON `+postgresbackend.Table(b)+` EXECUTE FUNCTION full_disk()`, pgx.QueryExecModeSimpleProtocol)
+	_, err := pool.Exec(t.Context(), `CREATE SEQUENCE tried; CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN CASE nextval('tried')
+	WHEN 1 THEN RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full';
+	WHEN 3 THEN RAISE EXCEPTION 'deadlock' USING ERRCODE = 'deadlock_detected';
+	WHEN 4 THEN RAISE EXCEPTION 'others' USING ERRCODE = 'serialization_failure';
+	ELSE RETURN NEW; END CASE; END $$;
+CREATE TRIGGER fail BEFORE INSERT OR UPDATE ON `+postgresbackend.Table(b)+` FOR EACH ROW EXECUTE FUNCTION fail()`,
+		pgx.QueryExecModeSimpleProtocol)
 	noError(t, err)
 	_, err = b.Take(t.Context(), "k", hourly, 1)
 	expect(t, errors.Is(err, window.ErrFull) && errors.Is(err, window.ErrUnavailable), "%v", err)
-}
-
-// What others have got in the way of was not done, and is made again, also a Delete.
-func TestADeleteThatOthersHaveEndedIsMadeAgain(t *testing.T) {
-	b, pool := start(t)
-	_, err := pool.Exec(t.Context(), `CREATE SEQUENCE tried; CREATE FUNCTION others() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN CASE nextval('tried')
-	WHEN 1 THEN RAISE EXCEPTION 'deadlock' USING ERRCODE = 'deadlock_detected';
-	WHEN 2 THEN RAISE EXCEPTION 'others' USING ERRCODE = 'serialization_failure';
-	ELSE RETURN NEW; END CASE; END $$;
-CREATE TRIGGER others BEFORE UPDATE ON `+postgresbackend.Table(b)+` FOR EACH ROW EXECUTE FUNCTION others()`, pgx.QueryExecModeSimpleProtocol)
-	noError(t, err)
 	must(t, b.Take, "k", hourly, 1)
 	n, err := b.Delete(t.Context(), "k")
 	expect(t, n == 1 && err == nil, "%d, %v", n, err)

@@ -1,13 +1,13 @@
 package postgresbackend_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -95,11 +95,11 @@ func child(url string) {
 }
 
 // startChild starts a process.
-func startChild(t *testing.T, url string) (cmd *exec.Cmd, output *strings.Builder) {
+func startChild(t *testing.T, url string) (cmd *exec.Cmd, output *bytes.Buffer) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childURL+"="+url)
-	output = new(strings.Builder)
+	output = new(bytes.Buffer)
 	cmd.Stdout = output
 	cmd.Stderr = output
 	noError(t, cmd.Start())
@@ -122,12 +122,11 @@ func TestProcessesThatTakeOfSeveralKeys(t *testing.T) {
 		noError(t, one.Wait())
 		noError(t, other.Wait())
 		b := postgresbackend.New(pool, postgresbackend.WithTable(table))
-		first, second := strings.NewReader(ofOne.String()), strings.NewReader(ofOther.String())
 		for k := range 10 {
 			var granted, unknown, more, others int64
-			_, err := fmt.Fscan(first, &granted, &unknown)
+			_, err := fmt.Fscan(ofOne, &granted, &unknown)
 			noError(t, err)
-			_, err = fmt.Fscan(second, &more, &others)
+			_, err = fmt.Fscan(ofOther, &more, &others)
 			noError(t, err)
 			counted := int64(must(t, b.Peek, fmt.Sprint("k", k), hourly, 0).Count)
 			expect(t, granted > 0 && more > 0 && counted >= granted+more, "k%d: %d are counted, %d and %d granted", k, counted, granted, more)
@@ -147,23 +146,23 @@ func TestACallWithConflictsLocksItsKey(t *testing.T) {
 	b := postgresbackend.New(pool, newTable(t, plain)...)
 	noError(t, errors.Join(takeOf(1, b, "k"), takeOf(2, b, "k")))
 	locks := "" // of the second round trips of a call
-	var change func()
-	change = func() { // the row, unless that is locked
+	var change func(*tapped)
+	change = func(*tapped) { // the row, unless that is locked
 		tag, err := plain.Exec(t.Context(), "UPDATE "+postgresbackend.Table(b)+
 			" SET version = version + 1 WHERE key IN (SELECT key FROM "+postgresbackend.Table(b)+" WHERE key = 'k' FOR UPDATE SKIP LOCKED)")
 		if err != nil {
 			t.Error(err)
 		}
 		locks += fmt.Sprint(tag.RowsAffected() == 0, " ")
-		p.arm(2, false, false, change)
+		p.arm(2, change)
 	}
 	for _, want := range []string{"false false false true ", "true "} {
 		locks = ""
-		p.arm(2, false, false, change)
+		p.arm(2, change)
 		noError(t, takeOf(1, b, "k"))
 		expect(t, locks == want, "the row is locked: %s, want %s", locks, want)
 	}
-	p.arm(0, false, false, nil)
+	p.arm(0, nil)
 	expect(t, must(t, b.Peek, "k", hourly, 0).Count == 4, "calls were not counted once each")
 }
 
