@@ -139,27 +139,18 @@ func TestBoundsOfScripts(t *testing.T) {
 	}
 }
 
-// A bucket pays what it owes at the Max of the call before, and from then on at that of the call, also if that is refused,
-// but not if it is one of several takes that are.
-func TestABucketPaysAtTheRateThatWas(t *testing.T) {
+// A refused take of several changes no rate of a bucket, as that of a single limit does.
+func TestARefusedTakeOfSeveralChangesNoRate(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := redisbackend.New(connect(t, testkit.StartRedis(t)), rediswindow.WithClock(clock.Now))
-	l := window.Limit{Max: 10, Burst: 20, Scale: 10 * time.Second, Algorithm: window.TokenBucket}
+	l := limitOf(window.TokenBucket, 10*time.Second, 20)
 	must(t, b.Take, "k", l, 20)
-	for _, step := range []struct {
-		most, n, count uint64
-		left           time.Duration
-	}{{20, 20, 15, 7500 * time.Millisecond}, {5, 1, 6, 12 * time.Second}, {5, 1, 5, 9 * time.Second}} { // 5, 10 and 2.5 are paid
-		clock.Advance(5 * time.Second)
-		l.Max = step.most
-		w := must(t, b.Take, "k", l, step.n)
-		expect(t, w.Count == step.count && w.Left == step.left, "%v: %+v", l, w)
-
-		l.Max = 100
-		granted, err := b.TakeAll(t.Context(), []window.Take{l.For("k", 1), l.For("another", 21)}, make([]window.Window, 2))
-		noError(t, err)
-		expect(t, !granted, "21 of 20 are granted")
-	}
+	fast := limitOf(window.TokenBucket, 10*time.Second, 100)
+	granted, err := b.TakeAll(t.Context(), []window.Take{fast.For("k", 1), l.For("other", 21)}, make([]window.Window, 2))
+	expect(t, !granted && err == nil, "21 of 20 are granted: %v", err)
+	clock.Advance(5 * time.Second)
+	w := must(t, b.Peek, "k", l, 0)
+	expect(t, w.Count == 10, "%+v", w)
 }
 
 // A hash lives as long as the last of its windows, and at most the longest scale and a second more.

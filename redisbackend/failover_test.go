@@ -50,17 +50,16 @@ func TestFailoverAllowsFewHitsMore(t *testing.T) {
 	<-failing
 	failed := time.Since(begun)
 	c.Primaries[0].Kill()
-	takesOver(t, c.Replicas[0])
+	c.Replicas[0].Must(t, "CLUSTER", "FAILOVER", "TAKEOVER")
 	all.Wait()
-	over, most := int64(0), int64(0)
+	over := int64(0)
 	for i := range allowed {
 		n := allowed[i].Load()
 		expect(t, n > limit/2, "only %d hits of window %d were allowed", n, i)
 		over += max(0, n-limit)
-		most = max(most, n-limit)
 	}
 	until := time.Duration(lastError.Load()) - failed
-	t.Logf("%d hits were allowed beyond the limits, up to %d of one window; %d hits failed, until %v after the failure", over, most, errors.Load(), until)
+	t.Logf("%d hits were allowed beyond the limits; %d failed, until %v after the failure", over, errors.Load(), until)
 	expect(t, over <= keys*limit/100, "%d hits were allowed beyond the limits", over)
 	expect(t, until <= 45*time.Second, "hits failed until %v after the primary has failed", until)
 }
@@ -123,7 +122,7 @@ func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
 			callers.Wait()
 			expect(t, granted.Load() == 2*limit, "%d were granted, want %d", granted.Load(), 2*limit)
 			for _, key := range []string{key, other} {
-				mustDelete(t, b, key)
+				noError(t, errorOf(b.Delete(t.Context(), key)))
 			}
 		})
 	}

@@ -79,11 +79,8 @@ func TestWhoIsWoken(t *testing.T) {
 	claim(window.Claim{Process: "holds", Wants: []window.Want{{N: 5, Max: 5}}}, 0)
 	for round := range 2 {
 		claim(window.Claim{Process: "waits", Wants: []window.Want{{N: 2, Max: 5, Wait: true}}}, round)
-		for _, held := range []uint64{5, 4} {
-			claim(window.Claim{Process: "holds", Held: held}, round)
-		}
-		for _, held := range []uint64{3, 2, 5} {
-			claim(window.Claim{Process: "holds", Held: held}, round+1)
+		for i, held := range []uint64{5, 4, 3, 2, 5} { // the third one makes room
+			claim(window.Claim{Process: "holds", Held: held}, round+min(i/2, 1))
 		}
 	}
 }

@@ -72,11 +72,7 @@ func holdAndLog(l *inflight.Limiter, log *os.File) {
 			continue
 		}
 		begin := time.Now()
-		for {
-			now := time.Now()
-			if !h.Valid() {
-				break
-			}
+		for now := begin; h.Valid(); now = time.Now() {
 			var record [16]byte
 			binary.LittleEndian.PutUint64(record[:], uint64(begin.UnixNano()))
 			binary.LittleEndian.PutUint64(record[8:], uint64(now.UnixNano()))
@@ -132,7 +128,6 @@ type flight struct {
 	proxy   string // its address
 	dir     string
 	running [flightProcesses]*exec.Cmd
-	stderr  [flightProcesses]*strings.Builder
 	frozen  [flightProcesses]time.Time // until when
 	stopped sync.WaitGroup
 
@@ -147,8 +142,7 @@ func (f *flight) spawn(i int) {
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "THROTTR_TEST_URL="+url, "THROTTR_TEST_DIR="+f.dir)
-	f.stderr[i] = new(strings.Builder)
-	cmd.Stderr = f.stderr[i]
+	cmd.Stderr = new(strings.Builder)
 	noError(f.t, cmd.Start())
 	f.running[i] = cmd
 }
@@ -157,7 +151,7 @@ func (f *flight) spawn(i int) {
 func (f *flight) kill(i int) {
 	f.running[i].Process.Kill()
 	f.running[i].Wait()
-	written := f.stderr[i].String()
+	written := fmt.Sprint(f.running[i].Stderr)
 	expect(f.t, !strings.Contains(written, "DATA RACE") && !strings.Contains(written, "panic: "), "a process: %s", written)
 }
 

@@ -1,12 +1,14 @@
 package redisbackend_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"iter"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -14,7 +16,9 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
@@ -35,13 +39,6 @@ func must[R any](t testing.TB, f func(context.Context, string, window.Limit, uin
 // errorOf returns the error of a call.
 func errorOf[R any](_ R, err error) error { return err }
 
-func mustDelete(t testing.TB, b *rediswindow.Backend, key string, scales ...time.Duration) int {
-	t.Helper()
-	n, err := b.Delete(t.Context(), key, scales...)
-	noError(t, err)
-	return n
-}
-
 // set sets a clock, which may go back.
 func set(clock backendtest.Clock, now time.Time) { clock.Advance(now.Sub(clock.Now())) }
 
@@ -50,11 +47,10 @@ func limitOf(a window.Algorithm, scale time.Duration, limit uint64) window.Limit
 	return window.Limit{Max: limit, Scale: scale, Algorithm: a}
 }
 
-// rolling are the algorithms whose refused hits do not count.
-var rolling = []window.Algorithm{window.TokenBucket, window.SlidingWindow, window.SlidingLog}
-
 // algorithms are all but that of calendar windows.
-var algorithms = append([]window.Algorithm{window.FixedWindow, window.AlignedWindow}, rolling...)
+var algorithms = []window.Algorithm{
+	window.FixedWindow, window.AlignedWindow, window.TokenBucket, window.SlidingWindow, window.SlidingLog,
+}
 
 // each runs a test for each of the algorithms, on an empty server.
 func each(t *testing.T, f func(t *testing.T, s *testkit.Redis, a window.Algorithm)) {
@@ -145,4 +141,84 @@ func timesCalled(t testing.TB, s *testkit.Redis, command string) int {
 	n, err := strconv.Atoi(m[1])
 	noError(t, err)
 	return n
+}
+
+// newInFlight returns a limiter on a backend, both of which end with the test.
+func newInFlight(t testing.TB, b *rediswindow.Backend, opts ...inflight.Option) *inflight.Limiter {
+	opts = append([]inflight.Option{inflight.WithLogger(nil), inflight.WithTimeout(10 * time.Second)}, opts...) // a busy machine
+	l := inflight.New(b, opts...)
+	t.Cleanup(func() {
+		l.Close()
+		b.Close()
+	})
+	return l
+}
+
+// twoStrict returns two limiters, as in processes of their own.
+func twoStrict(t testing.TB, connect func() rueidis.Client) (one, two *inflight.Limiter) {
+	one = newInFlight(t, redisbackend.New(connect()), inflight.WithStrict())
+	two = newInFlight(t, redisbackend.New(connect()), inflight.WithStrict())
+	return one, two
+}
+
+// acquired acquires places of a key, as soon as there are any.
+func acquired(t testing.TB, l *inflight.Limiter, key string, limit inflight.Limit, n uint64) *inflight.Hold {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	h, err := l.Acquire(ctx, key, limit, n)
+	noError(t, err)
+	return h
+}
+
+// neverTwo requires that nobody else gets the place of h, for up to half a lease. Then h is released, and somebody
+// else gets it.
+func neverTwo(t *testing.T, h *inflight.Hold, other *inflight.Limiter, limit inflight.Limit) {
+	t.Helper()
+	for begun := time.Now(); h.Valid() && time.Since(begun) < limit.Lease/2; time.Sleep(10 * time.Millisecond) {
+		second, granted, _ := other.TryAcquire(context.Background(), "k", limit, 1) // its client may still look for the server
+		expect(t, !granted || !h.Valid(), "two places of one are held")
+		second.Release()
+	}
+	h.Release()
+	acquired(t, other, "k", limit, 1).Release()
+}
+
+// ownerOf returns which primary has the slot of the key "k".
+func ownerOf(t *testing.T, c *testkit.Cluster) int {
+	t.Helper()
+	owner := slices.IndexFunc(c.Primaries, func(s *testkit.Redis) bool {
+		_, err := s.Do("HLEN", "{k:k}")
+		return err == nil // and not MOVED
+	})
+	expect(t, owner >= 0, "no primary has the slot")
+	return owner
+}
+
+// exchange makes a claim, which must succeed.
+func exchange(t testing.TB, b *rediswindow.Backend, c window.Claim) window.Places {
+	t.Helper()
+	places := make([]window.Places, 1)
+	noError(t, b.Exchange(context.Background(), []window.Claim{c}, places))
+	noError(t, places[0].Err)
+	return places[0]
+}
+
+// held is a time during which a place was held.
+type held struct{ begin, end int64 }
+
+// mostHeld returns the most places that were held at a time.
+func mostHeld(all []held) (most int) {
+	type change struct{ at, by int64 }
+	var changes []change
+	for _, h := range all {
+		changes = append(changes, change{h.begin, 1}, change{h.end, -1})
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
+	now := 0
+	for _, c := range changes {
+		now += int(c.by)
+		most = max(most, now)
+	}
+	return most
 }

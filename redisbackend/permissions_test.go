@@ -67,7 +67,16 @@ func everyCallTo(t *testing.T, url string) {
 	noError(t, err)
 	defer b.Close()
 	for _, a := range limits.Algorithms {
-		everyCall(t, b, window.Limit{Max: 100, Scale: time.Millisecond, Algorithm: a})
+		l := window.Limit{Max: 100, Scale: time.Millisecond, Algorithm: a}
+		for _, call := range []func(context.Context, string, window.Limit, uint64) (window.Window, error){
+			b.Hit, b.Take, b.Peek, b.Charge, b.Set,
+		} {
+			must(t, call, "k", l, 1)
+		}
+		windows := make([]window.Window, 2)
+		noError(t, errorOf(b.TakeAll(t.Context(), []window.Take{l.For("k", 1), l.For("j", 1)}, windows)))
+		noError(t, errorOf(b.GiveBack(t.Context(), "k", l, 1, windows[0].ID)))
+		noError(t, b.Reset(t.Context(), "k", l))
 	}
 	noError(t, errors.Join(errorOf(b.Delete(t.Context(), "k")), b.Ping(t.Context())))
 	places := inflight.New(b)
@@ -76,18 +85,6 @@ func everyCallTo(t *testing.T, url string) {
 	hold := acquired(t, places, "k", one, 1)
 	time.AfterFunc(10*time.Millisecond, hold.Release)
 	acquired(t, places, "k", one, 1).Release()
-}
-
-// everyCall makes all calls with a limit.
-func everyCall(t *testing.T, b window.Backend, l window.Limit) {
-	t.Helper()
-	for _, call := range []func(context.Context, string, window.Limit, uint64) (window.Window, error){b.Hit, b.Take, b.Peek, b.Charge, b.Set} {
-		must(t, call, "k", l, 1)
-	}
-	windows := make([]window.Window, 2)
-	noError(t, errorOf(b.TakeAll(t.Context(), []window.Take{l.For("k", 1), l.For("j", 1)}, windows)))
-	noError(t, errorOf(b.GiveBack(t.Context(), "k", l, 1, windows[0].ID)))
-	noError(t, b.Reset(t.Context(), "k", l))
 }
 
 // A store is away as long as it does not let the user in, or do what it has to. It is back afterwards. No line of the

@@ -33,9 +33,9 @@ type (
 // store is a store that answers after a time.
 type store struct {
 	mu       sync.Mutex
-	takes    time.Duration // of a request
-	requests []string      // the texts of the entries of each request, and how many calls they have
-	ctxs     []context.Context
+	takes    time.Duration   // of a request
+	requests []string        // the texts of the entries of each request, and how many calls they have
+	ctx      context.Context // of the last request
 	inFlight int
 	most     int // in flight at a time
 }
@@ -47,7 +47,7 @@ func (s *store) send(ctx context.Context, entries [][]*call) {
 	}
 	s.mu.Lock()
 	s.requests = append(s.requests, strings.Join(texts, " "))
-	s.ctxs = append(s.ctxs, ctx)
+	s.ctx = ctx
 	s.inFlight++
 	s.most = max(s.most, s.inFlight)
 	takes := s.takes
@@ -67,10 +67,7 @@ func (s *store) send(ctx context.Context, entries [][]*call) {
 func (s *store) sent() (requests []string, last context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.ctxs) > 0 {
-		last = s.ctxs[len(s.ctxs)-1]
-	}
-	return slices.Clone(s.requests), last
+	return slices.Clone(s.requests), s.ctx
 }
 
 // run runs a test with a store whose requests take a millisecond, and a batcher whose options change has changed.

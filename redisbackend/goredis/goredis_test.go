@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/testkit"
@@ -17,12 +18,7 @@ import (
 )
 
 // The client logs every attempt to connect that fails.
-func init() { redis.SetLogger(silent{}) }
-
-type silent struct{}
-
-// Printf implements the interface of redis.SetLogger.
-func (silent) Printf(context.Context, string, ...any) {}
+func init() { logging.Disable() }
 
 // patience is how long clients wait for a response: a busy machine may stop a server for seconds.
 const patience = time.Minute
