@@ -1,7 +1,6 @@
 package codec_test
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"slices"
@@ -113,29 +112,6 @@ func TestEncodersRejectFramesOutOfBounds(t *testing.T) {
 			require.Same(t, &dst[0], &got[0])
 			require.Equal(t, cap(dst), cap(got))
 			require.Equal(t, make([]byte, 12), dst[4:16], "nothing is written behind dst")
-		})
-	}
-}
-
-func TestFramesAtTheBoundsAreEncoded(t *testing.T) {
-	long := bytes.Repeat([]byte("x"), 9000)
-	for _, g := range []golden{
-		{"SET of 8096 bytes", 2, codec.Set[uint16]{Key: long[:1], Value: long[:8096-8]}, ""},
-		{"SET of 8096 bytes", 4, codec.Set[uint32]{Key: long[:255], Value: long[:8096-11-255]}, ""},
-		{"SET of 8096 bytes", 8, codec.Set[uint64]{Key: long[:1], Value: long[:8096-20]}, ""},
-		{"EVENT of 8096 bytes", 2, codec.Event[uint16]{Channel: long[:1], Payload: long[:8096-5]}, ""},
-		{"GET response of 8096 bytes", 8, codec.GetResponse[uint64]{Found: true, Value: long[:8096-18]}, ""},
-		{"SET of the longest key and value", 1, codec.Set[uint8]{Key: long[:255], Value: long[:255]}, ""},
-		{"EVENT of the longest channel and payload", 1, codec.Event[uint8]{Channel: long[:255], Payload: long[:255]}, ""},
-		{"INSERT of the longest key", 8, codec.Insert[uint64]{Key: long[:255], Quota: math.MaxUint64, TTL: codec.TTL[uint64]{Amount: math.MaxUint64}}, ""},
-	} {
-		t.Run(g.name, func(t *testing.T) {
-			src, err := g.frame.AppendBinary(nil)
-			require.NoError(t, err)
-			got, n, err := g.decode(src)
-			require.NoError(t, err)
-			require.Equal(t, len(src), n)
-			require.Equal(t, g.frame, got)
 		})
 	}
 }

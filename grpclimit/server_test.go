@@ -3,6 +3,7 @@ package grpclimit_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -16,33 +17,161 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/grpclimit"
+	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 )
+
+// The methods of the service of grpc's own tests.
+const (
+	say  = "/grpc.testing.TestService/UnaryCall"
+	chat = "/grpc.testing.TestService/FullDuplexCall"
+)
+
+// echo is the service: it responds with what it gets. Tests may look at calls with seen.
+type echo struct {
+	testgrpc.UnimplementedTestServiceServer
+	seen func(ctx context.Context) error
+}
+
+// UnaryCall responds to a call.
+func (e *echo) UnaryCall(ctx context.Context, in *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+	return &testgrpc.SimpleResponse{Payload: in.Payload}, e.seen(ctx)
+}
+
+// FullDuplexCall responds to each message of a stream.
+func (e *echo) FullDuplexCall(stream testgrpc.TestService_FullDuplexCallServer) error {
+	if err := e.seen(stream.Context()); err != nil {
+		return err
+	}
+	for {
+		in, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			if _, again := stream.Recv(); again == nil { // a handler that goes on gets nothing
+				return errors.New("received after an error")
+			}
+			return err
+		}
+		if err := stream.Send(&testgrpc.StreamingOutputCallResponse{Payload: in.Payload}); err != nil {
+			return err
+		}
+	}
+}
+
+// payload is the text of a message.
+func payload(text string) *testgrpc.Payload { return &testgrpc.Payload{Body: []byte(text)} }
+
+// site is a server with limits, and a client of it.
+type site struct {
+	server *grpclimit.Server
+	conn   *grpc.ClientConn
+}
+
+// newSite serves the echo until the test ends, on connections in memory, also in virtual time. The default of cfg.Limits
+// is 3 a minute.
+func newSite(t testing.TB, cfg grpclimit.Config, seen func(context.Context) error, opts ...grpc.DialOption) *site {
+	t.Helper()
+	if cfg.Limits == nil {
+		cfg.Limits = []throttr.Limit{{Name: "minute", Max: 3, Scale: time.Minute}}
+	}
+	store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
+	server, err := grpclimit.NewServer(throttr.NewRateLimit(store), cfg)
+	require.NoError(t, err)
+	srv := grpc.NewServer(grpc.UnaryInterceptor(server.Unary), grpc.StreamInterceptor(server.Stream))
+	testgrpc.RegisterTestServiceServer(srv, &echo{seen: seen})
+	network := bufconn.Listen(1 << 16)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(network) }()
+	dial := func(ctx context.Context, _ string) (net.Conn, error) { return network.DialContext(ctx) }
+	opts = append(opts, grpc.WithContextDialer(dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///memory", opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		conn.Close()
+		srv.Stop()
+		require.NoError(t, <-served)
+	})
+	return &site{server, conn}
+}
+
+func noError(context.Context) error { return nil }
+
+// say calls Say, and returns the trailers.
+func (s *site) say(ctx context.Context, text string) (metadata.MD, error) {
+	var trailer metadata.MD
+	err := s.conn.Invoke(ctx, say, &testgrpc.SimpleRequest{Payload: payload(text)}, new(testgrpc.SimpleResponse), grpc.Trailer(&trailer))
+	return trailer, err
+}
+
+// code calls Say, and returns the code of the status.
+func (s *site) code(ctx context.Context, text string) codes.Code {
+	_, err := s.say(ctx, text)
+	return status.Code(err)
+}
+
+// unary has a server serve a call, without a network, and returns the code of its status.
+func unary(ctx context.Context, s *grpclimit.Server, method string, handler func(context.Context) error) codes.Code {
+	info := &grpc.UnaryServerInfo{FullMethod: method}
+	_, err := s.Unary(ctx, nil, info, func(ctx context.Context, _ any) (any, error) { return nil, handler(ctx) })
+	return status.Code(err)
+}
+
+// streaming has a server serve a stream, without a network, and returns the code of its status.
+func streaming(s *grpclimit.Server, ss grpc.ServerStream, handler func(grpc.ServerStream) error) codes.Code {
+	info := &grpc.StreamServerInfo{FullMethod: chat}
+	return status.Code(s.Stream(nil, ss, info, func(_ any, ss grpc.ServerStream) error { return handler(ss) }))
+}
+
+// chat opens a stream.
+func (s *site) chat(ctx context.Context) (grpc.ClientStream, error) {
+	return s.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, chat)
+}
+
+// exchange sends a message, and receives the response.
+func exchange(stream grpc.ClientStream, text string) error {
+	if err := stream.SendMsg(&testgrpc.StreamingOutputCallRequest{Payload: payload(text)}); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return stream.RecvMsg(new(testgrpc.StreamingOutputCallResponse))
+}
+
+// count returns what a limit has counted of a key.
+func (s *site) count(t *testing.T, key string, l throttr.Limit) uint64 {
+	t.Helper()
+	outcomes, err := s.server.Peek(t.Context(), admission.Request{Addr: key, Plan: admission.MustPlan(l)})
+	require.NoError(t, err)
+	return outcomes[0].Count
+}
 
 // A flood through a real server and clients: exactly the limit is served.
 func TestFloodIsServedUpToTheLimit(t *testing.T) {
 	s := newSite(t, grpclimit.Config{
 		Limits: []throttr.Limit{{Name: "hour", Max: 500, Scale: time.Hour}, {Name: "day", Max: 800, Scale: 24 * time.Hour}},
-	}, nil)
+	}, noError)
 	var calls atomic.Int64
 	var clients sync.WaitGroup
 	for range 16 {
 		clients.Go(func() {
 			for range 60 {
-				switch _, err := s.say(t.Context(), "x"); status.Code(err) {
+				switch code := s.code(t.Context(), "x"); code {
 				case codes.OK:
 					calls.Add(1)
 				case codes.ResourceExhausted:
 				default:
-					t.Error(err)
+					t.Error(code)
 				}
 			}
 		})
@@ -52,6 +181,10 @@ func TestFloodIsServedUpToTheLimit(t *testing.T) {
 }
 
 func TestDeniedCallTellsAStockClientWhatAndUntilWhen(t *testing.T) {
+	synctest.Test(t, testDenial) // it is 2000-01-01T00:00:00Z
+}
+
+func testDenial(t *testing.T) {
 	cost := uint64(1)
 	s := newSite(t, grpclimit.Config{
 		Limits: []throttr.Limit{
@@ -60,13 +193,12 @@ func TestDeniedCallTellsAStockClientWhatAndUntilWhen(t *testing.T) {
 			{Name: "hour", Max: 9, Scale: time.Hour},
 		},
 		Cost: func(context.Context, grpclimit.Call, throttr.Limit) uint64 { return cost },
-	}, nil)
+	}, noError)
 	trailer, err := s.say(t.Context(), "x")
 	require.NoError(t, err)
 	require.Equal(t, metadata.MD{"x-ratelimit-remaining": {"1"}, "x-ratelimit-reset": {"2678400"}}, only(trailer))
-	_, err = s.say(t.Context(), "x")
-	require.NoError(t, err)
-	s.clock.Advance(time.Second - time.Nanosecond)
+	require.Equal(t, codes.OK, s.code(t.Context(), "x"))
+	time.Sleep(time.Second - time.Nanosecond)
 
 	trailer, err = s.say(t.Context(), "x")
 	require.Equal(t, metadata.MD{
@@ -95,8 +227,7 @@ func TestDeniedCallTellsAStockClientWhatAndUntilWhen(t *testing.T) {
 	require.Equal(t, metadata.MD{"grpc-retry-pushback-ms": {"-1"}}, only(trailer))
 	require.Len(t, status.Convert(err).Details(), 1, "no RetryInfo")
 	cost = 1 << 63
-	_, err = s.say(t.Context(), "x")
-	require.Equal(t, codes.Internal, status.Code(err), "a mistake in the program")
+	require.Equal(t, codes.Internal, s.code(t.Context(), "x"), "a mistake in the program")
 }
 
 // only returns the trailers of this package.
@@ -112,15 +243,12 @@ func only(md metadata.MD) metadata.MD {
 
 // A client of grpc-go that retries by its service config waits as long as the server says.
 func TestStockClientRetriesWhenTheServerSays(t *testing.T) {
-	backend := memory.New()
-	defer backend.Close()
-	s := &site{limiter: throttr.NewRateLimit(backend)}
-	s.start(t, grpclimit.Config{Limits: []throttr.Limit{{Name: "x", Max: 1, Scale: 200 * time.Millisecond}}}, nil,
+	cfg := grpclimit.Config{Limits: []throttr.Limit{{Name: "x", Max: 1, Scale: 200 * time.Millisecond}}}
+	s := newSite(t, cfg, noError,
 		grpc.WithDefaultServiceConfig(`{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 5, "initialBackoff": "1000s",
 			"maxBackoff": "1000s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`))
 	for range 3 {
-		_, err := s.say(t.Context(), "x")
-		require.NoError(t, err)
+		require.Equal(t, codes.OK, s.code(t.Context(), "x"))
 	}
 }
 
@@ -136,7 +264,7 @@ func TestMessagesOfAStreamAreCounted(t *testing.T) {
 			}
 			return 1
 		},
-	}, nil)
+	}, noError)
 	stream, err := s.chat(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, exchange(stream, "1234"))
@@ -150,10 +278,8 @@ func TestMessagesOfAStreamAreCounted(t *testing.T) {
 	require.EqualValues(t, 10, s.count(t, "unknown", messages))
 	require.EqualValues(t, 1, s.count(t, "unknown", throttr.Limit{Name: "minute", Max: 3, Scale: time.Minute}), "the stream is one call")
 
-	_, err = s.say(t.Context(), "123") // a unary call counts what it costs in Limits
-	require.Equal(t, codes.ResourceExhausted, status.Code(err))
-	_, err = s.say(t.Context(), "12")
-	require.NoError(t, err)
+	require.Equal(t, codes.ResourceExhausted, s.code(t.Context(), "123")) // a unary call counts what it costs in Limits
+	require.Equal(t, codes.OK, s.code(t.Context(), "12"))
 }
 
 // Clients choose their deadlines: one that ends before the call is counted does not let it through.
@@ -195,53 +321,46 @@ func (s *endingStream) Err() error                  { return s.ctx.Err() }
 func (s *endingStream) Value(key any) any           { return s.ctx.Value(key) }
 
 func TestMethodsAndPlansHaveLimitsOfTheirOwn(t *testing.T) {
-	pro := admission.MustPlan(throttr.Limit{Name: "pro", Max: 5, Scale: time.Minute})
-	s := newSite(t, grpclimit.Config{
+	minute := func(name string, most uint64) []throttr.Limit {
+		return []throttr.Limit{{Name: name, Max: most, Scale: time.Minute}}
+	}
+	pro := admission.MustPlan(minute("pro", 5)...)
+	s, err := grpclimit.NewServer(throttr.NewRateLimit(memory.New()), grpclimit.Config{
+		Limits: minute("minute", 3),
 		Methods: map[string][]throttr.Limit{
-			say:                          {{Name: "say", Max: 1, Scale: time.Minute}},
-			"/grpc.testing.TestService/": {{Name: "echo", Max: 2, Scale: time.Minute}},
-			"/test.Unlimited/":           {},
-			"/test.Other/Thing":          {{Name: "thing", Max: 9, Scale: time.Minute}},
+			say: minute("say", 1), "/grpc.testing.TestService/": minute("echo", 2),
+			"/test.Unlimited/": {}, "/test.Other/Thing": minute("thing", 9),
 		},
 		Plan: func(ctx context.Context, _ grpclimit.Call) (*admission.Plan, error) {
-			switch plan := metadata.ValueFromIncomingContext(ctx, "plan"); {
-			case len(plan) == 0:
+			switch metadata.ValueFromIncomingContext(ctx, "plan")[0] {
+			case "":
 				return nil, nil
-			case plan[0] == "pro":
+			case "pro":
 				return pro, nil
 			}
 			return nil, errors.New("unknown")
 		},
-	}, nil)
-	served := func(ctx context.Context, call func(context.Context) error) (n int) {
-		for call(ctx) == nil {
-			n++
-		}
-		return n
-	}
-	saying := func(ctx context.Context) error { _, err := s.say(ctx, "x"); return err }
-	chatting := func(ctx context.Context) error {
-		stream, err := s.chat(ctx)
-		require.NoError(t, err)
-		return exchange(stream, "x")
-	}
-	require.Equal(t, 1, served(t.Context(), saying))
-	require.Equal(t, 2, served(t.Context(), chatting), "the service has a limit for its other methods")
-	require.Equal(t, 5, served(metadata.AppendToOutgoingContext(t.Context(), "plan", "pro"), saying))
-	require.Zero(t, served(metadata.AppendToOutgoingContext(t.Context(), "plan", "x"), saying), "the limits of the method apply")
-
+	})
+	require.NoError(t, err)
 	for _, test := range []struct {
-		method string
-		want   int
+		method, plan string
+		want         int
 	}{
-		{"/test.Unlimited/Any", 10}, {"/test.Other/Thing", 9}, {"/test.Other/Else", 3},
-		{"", 0}, // the limits of all calls are used up
+		{say, "", 1}, {say, "pro", 5}, {say, "x", 0}, // that is not known: the limits of the method apply
+		{"/test.Unlimited/Any", "", 10}, {"/test.Other/Thing", "", 9}, {"/test.Other/Else", "", 3},
+		{"", "", 0}, // the limits of all calls are used up
 	} {
 		n := 0
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("plan", test.plan))
 		for range 10 {
-			unary(t.Context(), s.server, test.method, func(context.Context) error { n++; return nil })
+			unary(ctx, s, test.method, func(context.Context) error { n++; return nil })
 		}
 		require.Equal(t, test.want, n, test.method)
+	}
+	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("plan", ""))
+	for _, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} { // those of the service
+		stream := &endingStream{ctx: ctx, then: ctx}
+		require.Equal(t, want, streaming(s, stream, func(ss grpc.ServerStream) error { return ss.RecvMsg(nil) }))
 	}
 }
 
@@ -398,7 +517,7 @@ func TestNewServerRefusesInvalidConfig(t *testing.T) {
 func TestDetailsOfAKeyThatIsNoText(t *testing.T) {
 	s := newSite(t, grpclimit.Config{HideTrailers: true, PlainKeys: true, Key: func(ctx context.Context, _ grpclimit.Call) string {
 		return metadata.ValueFromIncomingContext(ctx, "id-bin")[0]
-	}}, nil)
+	}}, noError)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "id-bin", "\xff\xfe")
 	var err error
 	for range 4 {
@@ -408,4 +527,105 @@ func TestDetailsOfAKeyThatIsNoText(t *testing.T) {
 	}
 	require.Error(t, err)
 	require.NotEmpty(t, status.Convert(err).Details(), "%v", err)
+}
+
+// exports is one call at a time of a client.
+var exports = inflight.Limit{Name: "exports", Max: 1, Lease: time.Second}
+
+// service serves the echo in a bubble, of clients that may have one call in flight.
+type service struct {
+	*site
+	t      *testing.T
+	places *inflight.Limiter
+}
+
+func newService(t *testing.T, cfg grpclimit.Config, seen func(context.Context) error) *service {
+	store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
+	cfg.InFlight = exports
+	cfg.Places = inflight.New(testkit.Broken(store, nil), inflight.WithLogger(nil))
+	t.Cleanup(func() { cfg.Places.Close() })
+	cfg.Key = grpclimit.Everyone
+	cfg.KeyOf = map[string]grpclimit.KeyFunc{"exports": grpclimit.Everyone}
+	return &service{newSite(t, cfg, seen), t, cfg.Places}
+}
+
+// inUse returns how many places are held, after everything has happened that can.
+func (s *service) inUse() uint64 {
+	synctest.Wait()
+	state, err := s.places.Peek(s.t.Context(), "client:keveryone", exports)
+	require.NoError(s.t, err)
+	return state.InUse
+}
+
+// A stream goes on for much longer than a lease. Then it ends in one of the ways in which streams end.
+func TestAStreamHoldsItsPlaceUntilItEnds(t *testing.T) {
+	for name, end := range map[string]func(s *service, stream grpc.ClientStream, cancel func()){
+		"closed":        func(_ *service, stream grpc.ClientStream, _ func()) { stream.CloseSend() },
+		"canceled":      func(_ *service, _ grpc.ClientStream, cancel func()) { cancel() },
+		"disconnected":  func(s *service, _ grpc.ClientStream, _ func()) { s.conn.Close() },
+		"handler fails": func(_ *service, stream grpc.ClientStream, _ func()) { exchange(stream, "the second message") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newService(t, grpclimit.Config{Messages: []throttr.Limit{{Name: "messages", Max: 1, Scale: time.Hour}}}, noError)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				stream, err := s.chat(ctx)
+				require.NoError(t, err)
+				require.NoError(t, exchange(stream, "hi"))
+				time.Sleep(20 * exports.Lease)
+				require.EqualValues(t, 1, s.inUse())
+				require.Equal(t, codes.ResourceExhausted, s.code(t.Context(), "hi"))
+				end(s, stream, cancel)
+				require.Zero(t, s.inUse())
+			})
+		})
+	}
+}
+
+func TestACallHoldsItsPlaceUntilItsHandlerReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		s := newService(t, grpclimit.Config{}, func(context.Context) error { <-end; return nil })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.Equal(t, codes.DeadlineExceeded, s.code(ctx, "hi"))
+		require.EqualValues(t, 1, s.inUse(), "the handler does not notice, and works")
+		close(end)
+		require.Zero(t, s.inUse())
+		mistake := func() error { panic("mistake") }
+		require.Panics(t, func() { unary(t.Context(), s.server, say, func(context.Context) error { return mistake() }) })
+		require.Zero(t, s.inUse())
+		require.Panics(t, func() {
+			streaming(s.server, &endingStream{ctx: t.Context()}, func(grpc.ServerStream) error { return mistake() })
+		})
+		require.Zero(t, s.inUse())
+	})
+}
+
+func TestTheStatusWithoutAPlace(t *testing.T) {
+	for verdict, code := range map[admission.Verdict]codes.Code{
+		0: codes.ResourceExhausted, admission.Deny: codes.ResourceExhausted, admission.Unavailable: codes.Unavailable,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newService(t, grpclimit.Config{NoPlace: verdict}, noError)
+			held, ok, err := s.places.TryAcquire(t.Context(), "client:keveryone", exports, 1)
+			require.NoError(t, err)
+			require.True(t, ok)
+			trailer, err := s.say(t.Context(), "hi")
+			require.Equal(t, code, status.Code(err))
+			require.Equal(t, []string{"0"}, trailer.Get("x-ratelimit-remaining"))
+			require.Equal(t, []string{"1"}, trailer.Get("x-ratelimit-reset"))
+			require.Equal(t, []string{"1000"}, trailer.Get("grpc-retry-pushback-ms"))
+			details := status.Convert(err).Details()
+			require.Equal(t, time.Second, details[0].(*errdetails.RetryInfo).RetryDelay.AsDuration())
+			if code == codes.ResourceExhausted {
+				v := details[1].(*errdetails.QuotaFailure).Violations[0]
+				require.Equal(t, []any{"exports", "1 at a time", "concurrent-requests", int64(1)}, []any{v.QuotaId, v.Description, v.QuotaMetric, v.QuotaValue})
+			}
+			held.Release()
+			require.Equal(t, codes.OK, s.code(t.Context(), "hi"))
+			require.Zero(t, s.inUse())
+		})
+	}
 }
