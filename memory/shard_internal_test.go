@@ -42,10 +42,10 @@ func TestTheWallClockIsReadOnceASecond(t *testing.T) {
 		c.last.Store(&was)
 		time.Sleep(time.Second - 1)
 		at := c.now()
-		require.True(t, at.Day().Equal(time.Now().Add(time.Hour)))
+		require.True(t, at.Day(0).Equal(time.Now().Add(time.Hour)))
 		time.Sleep(time.Nanosecond)
 		at = c.now()
-		require.True(t, at.Day().Equal(time.Now()))
+		require.True(t, at.Day(0).Equal(time.Now()))
 		time.Sleep(time.Second / 2)
 		require.Same(t, at.Read, c.now().Read)
 	})
@@ -61,7 +61,7 @@ func TestTimesOfDayAfterAReading(t *testing.T) {
 		return now
 	})
 	at := c.now()
-	require.True(t, at.Day().Equal(time.Unix(60, 0).Add(later)), at.Day())
+	require.True(t, at.Day(0).Equal(time.Unix(60, 0).Add(later)), at.Day(0))
 	require.Equal(t, later+time.Minute, time.Duration(at.Now))
 }
 
@@ -75,7 +75,7 @@ func TestAReadingIsForTimesBeforeIt(t *testing.T) {
 	read := c.last.Load()
 	at := c.now()
 	require.Same(t, read, at.Read)
-	require.True(t, at.Day().Equal(shown), at.Day())
+	require.True(t, at.Day(0).Equal(shown), at.Day(0))
 }
 
 // Times that are over need no room, nor does a log that is replaced: when no log can grow, a log that has used little of

@@ -29,8 +29,15 @@ func At(day time.Time) Time {
 	return Time{now, &Reading{now, day}}
 }
 
-// Day returns the time of day.
-func (t Time) Day() time.Time { return t.Read.Day.Add(time.Duration(t.Now - t.Read.Now)) }
+// Day returns the time of day in a time from now.
+func (t Time) Day(in time.Duration) time.Time {
+	passed := time.Duration(t.Now - t.Read.Now)
+	sum := passed + in
+	if (sum >= in) != (passed >= 0) { // it wraps around
+		return t.Read.Day.Add(passed).Add(in)
+	}
+	return t.Read.Day.Add(sum)
+}
 
 // Nanos returns a time of day in nanoseconds since 1970, which wrap around.
 func Nanos(day time.Time) int64 { return day.Unix()*int64(time.Second) + int64(day.Nanosecond()) }

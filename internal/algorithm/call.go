@@ -72,7 +72,7 @@ func (s State) Describe(w *window.Window, t Time) {
 	if s.Left > 0 {
 		w.ID = s.ID
 		w.Left = s.Left
-		w.ExpiresAt = t.Day().Add(s.Left)
+		w.ExpiresAt = t.Day(s.Left)
 	}
 }
 
@@ -178,7 +178,7 @@ func Listed(key string, digest bool, l window.Limit, r *Record, t Time) window.L
 	}
 	return window.Listed{
 		Key: key, Digest: digest, Limit: l,
-		Window: window.Window{Count: s.Count, Left: s.Left, ExpiresAt: t.Day().Add(s.Left), ID: s.ID},
+		Window: window.Window{Count: s.Count, Left: s.Left, ExpiresAt: t.Day(s.Left), ID: s.ID},
 	}
 }
 
@@ -208,7 +208,7 @@ func (by *Rule) start(r *Record, t Time, now int64) {
 	r.Scale = by.Scale
 	if by.How.tiles {
 		calendar, _ := limits.CalendarOf(by.Limit)
-		day := t.Day()
+		day := t.Day(0)
 		start, end := calendar.Window(day)
 		r.Start -= int64(day.Sub(start))
 		r.Scale = end.Sub(start)
