@@ -12,19 +12,24 @@ import (
 // setFields sets the fields that describe the limits. Stacked middleware adds to those of the draft.
 func (m *Middleware) setFields(header http.Header, d *Decision) {
 	if !m.config.HideFields {
-		addField(header, "Ratelimit-Policy", d.PolicyField())
-		addField(header, "Ratelimit", d.LimitField())
+		values := []string{d.PolicyField(), d.LimitField()} // one array is for both fields
+		addField(header, "Ratelimit-Policy", values[:1:1])
+		addField(header, "Ratelimit", values[1:])
 	}
 	if s := &d.Strictest; m.config.Legacy != LegacyNone && s.Known() && s.Name != "" {
 		m.setLegacyFields(header, s)
 	}
 }
 
-// addField adds a field whose name is in its canonical form, unless it is empty.
-func addField(header http.Header, name, value string) {
-	if value != "" {
-		header[name] = append(header[name], value)
+// addField adds a value of a field whose name is in its canonical form, unless it is empty.
+func addField(header http.Header, name string, value []string) {
+	if value[0] == "" {
+		return
 	}
+	if others := header[name]; len(others) > 0 {
+		value = append(others, value...)
+	}
+	header[name] = value
 }
 
 // setLegacyFields sets the X-RateLimit fields.

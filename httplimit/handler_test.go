@@ -169,7 +169,7 @@ func TestRequestsAllocateLittle(t *testing.T) {
 	for _, c := range []struct {
 		limits []throttr.Limit
 		most   float64
-	}{{limits[2:3], 12}, {limits, 20}} {
+	}{{limits[2:3], 7}, {limits, 18}} {
 		h := must(httplimit.Config{Limits: c.limits})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		w := &bare{header: http.Header{}}
