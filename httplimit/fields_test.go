@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -16,13 +17,14 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/memory"
 )
 
 func TestFieldsAreThoseOfTheDraft(t *testing.T) {
 	s := newSite(t, httplimit.Config{
 		Limits: []throttr.Limit{httplimit.PerHour(50), httplimit.PerSecond(2)},
 		Legacy: httplimit.LegacySeconds,
-	})
+	}, nil)
 	fields := func(limit, left, reset string, more ...string) http.Header {
 		h := http.Header{
 			"Ratelimit-Policy": {`"second";q=2;w=1, "hour";q=50;w=3600`}, "Ratelimit": {limit},
@@ -62,7 +64,8 @@ func TestResetAsATimeIsResetInSeconds(t *testing.T) {
 	for _, a := range limits.Algorithms {
 		var resets [2][]int
 		for i, legacy := range []httplimit.Legacy{httplimit.LegacySeconds, httplimit.LegacyUnix} {
-			s := newSite(t, httplimit.Config{Limits: []throttr.Limit{{Name: "x", Max: 3, Scale: time.Minute, Algorithm: a}}, Legacy: legacy})
+			minute := []throttr.Limit{{Name: "x", Max: 3, Scale: time.Minute, Algorithm: a}}
+			s := newSite(t, httplimit.Config{Limits: minute, Legacy: legacy}, nil)
 			for range 5 {
 				resets[i] = append(resets[i], reset(s)-i*int(s.clock.Now().Unix()))
 				s.clock.Advance(time.Second)
@@ -70,14 +73,15 @@ func TestResetAsATimeIsResetInSeconds(t *testing.T) {
 		}
 		require.Equal(t, resets[0], resets[1], a)
 	}
-	s := newSite(t, httplimit.Config{Legacy: httplimit.LegacyUnix})
+	s := newSite(t, httplimit.Config{Legacy: httplimit.LegacyUnix}, nil)
 	s.clock.Advance(time.Nanosecond)
 	require.EqualValues(t, s.clock.Now().Unix()+61, reset(s), "rounded up")
-	require.Empty(t, get(newSite(t, httplimit.Config{}), alice).Header.Get("X-RateLimit-Reset"))
+	require.Empty(t, get(newSite(t, httplimit.Config{}, nil), alice).Header.Get("X-RateLimit-Reset"))
 }
 
 func TestFieldsThatSayNothingAreLeftOut(t *testing.T) {
-	s := newSite(t, httplimit.Config{HideFields: true, Legacy: httplimit.LegacySeconds, Limits: []throttr.Limit{httplimit.PerHour(0)}})
+	none := []throttr.Limit{httplimit.PerHour(0)}
+	s := newSite(t, httplimit.Config{HideFields: true, Legacy: httplimit.LegacySeconds, Limits: none}, nil)
 	res := get(s, alice)
 	require.Equal(t, 429, res.StatusCode)
 	for _, name := range []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-RateLimit-Reset"} {
@@ -87,21 +91,21 @@ func TestFieldsThatSayNothingAreLeftOut(t *testing.T) {
 	shadow.Shadow = true
 	for _, cfg := range []httplimit.Config{{Limits: []throttr.Limit{shadow}}, {Skip: func(*http.Request) bool { return true }}} {
 		cfg.Legacy = httplimit.LegacySeconds
-		s = newSite(t, cfg)
+		s = newSite(t, cfg, nil)
 		require.Equal(t, []int{202, 202, 202}, s.statuses(3, alice))
 		require.Equal(t, http.Header{"X-Handler": {"was here"}}, get(s, alice).Header)
 		require.Equal(t, cfg.Skip == nil, s.found && s.decision.Allowed)
 	}
 	for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits} {
-		s = newBrokenSite(t, httplimit.Config{Legacy: httplimit.LegacySeconds}, errDown, throttr.WithPolicy(policy))
+		s = newSite(t, httplimit.Config{Legacy: httplimit.LegacySeconds}, errDown, throttr.WithPolicy(policy))
 		require.Equal(t, http.Header{"X-Handler": {"was here"}, "Ratelimit-Policy": {`"minute";q=3;w=60`}}, get(s, alice).Header)
 		require.True(t, s.found && s.decision.Allowed)
 		require.Equal(t, policy == throttr.ReturnError, errors.Is(s.decision.Err, errDown))
 	}
 }
 
-// What outer middleware has said about the response of a handler is not true of a denial. What could not be counted because
-// its context has ended is not served, whatever the answer to failures is.
+// What outer middleware has said about the response of a handler is not true of a denial. What could not be counted
+// because its context has ended is not served, whatever the answer to failures is.
 func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 	left, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -153,7 +157,7 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := httplimit.Config{OnDenied: test.denied, OnFailure: test.failed, Limits: []throttr.Limit{httplimit.PerMinute(3), httplimit.PerHour(9)}}
-			s := newBrokenSite(t, cfg, test.err, throttr.WithPolicy(test.policy))
+			s := newSite(t, cfg, test.err, throttr.WithPolicy(test.policy))
 			if test.err == nil {
 				s.statuses(3, alice)
 			}
@@ -183,4 +187,57 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 			require.Equal(t, res.Header, head.Header)
 		})
 	}
+}
+
+// The syntax of the fields that middleware sets, by RFC 9651 and RFC 9110.
+var (
+	policyForm = regexp.MustCompile(`^"(?:[ !#-\[\]-~]|\\["\\])+";q=\d{1,15};w=\d{1,15};pk=:[A-Za-z0-9+/]+={0,2}:$`)
+	limitForm  = regexp.MustCompile(`^"(?:[ !#-\[\]-~]|\\["\\])+";r=\d{1,15};t=\d{1,15};pk=:[A-Za-z0-9+/]+={0,2}:$`)
+	numberForm = regexp.MustCompile(`^[1-9]\d{0,14}$`)
+)
+
+// FuzzMiddleware limits requests with arbitrary keys, costs and limits. It checks that each is served or denied, and
+// that the fields of the response contain no byte of the request.
+func FuzzMiddleware(f *testing.F) {
+	f.Add("192.0.2.1", "minute", uint64(3), uint64(1), int64(time.Minute))
+	f.Add("\r\nX: y", `a"b\c`, uint64(0), uint64(0), int64(1))
+	f.Add("", " ", uint64(999999999999999), uint64(1)<<63-1, int64(1<<63-1))
+	f.Add("unknown", "\x7f", uint64(1), uint64(2), int64(0))
+	f.Add("k", "é", uint64(1)<<63, uint64(1), int64(-1))
+	f.Fuzz(func(t *testing.T, key, name string, quota, cost uint64, window int64) {
+		backend := memory.New(memory.WithCleanPeriod(0))
+		defer backend.Close()
+		wrap, err := httplimit.New(throttr.NewRateLimit(backend), httplimit.Config{
+			Limits:       []throttr.Limit{{Name: name, Max: quota, Scale: time.Duration(window)}},
+			Key:          func(*http.Request) string { return key },
+			Cost:         func(*http.Request, throttr.Limit) uint64 { return cost },
+			PartitionKey: true,
+			PlainKeys:    true,
+		})
+		if err != nil {
+			require.ErrorIs(t, err, throttr.ErrConfig)
+			return
+		}
+		served := 0
+		h := wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
+		for range 2 {
+			served = 0
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			switch {
+			case cost > throttr.Unlimited:
+				require.Equal(t, 500, w.Code)
+			case quota == throttr.Unlimited, cost == 0:
+				require.Equal(t, 1, served)
+			default:
+				require.Equal(t, served == 0, w.Code == 429)
+				require.True(t, served == 0 || cost <= quota)
+				require.Regexp(t, policyForm, w.Header().Get("RateLimit-Policy"))
+				if cost <= quota && quota > 0 {
+					require.Regexp(t, limitForm, w.Header().Get("RateLimit"))
+					require.True(t, served == 1 || numberForm.MatchString(w.Header().Get("Retry-After")))
+				}
+			}
+		}
+	})
 }

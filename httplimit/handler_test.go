@@ -48,7 +48,7 @@ func TestAResponseDecidesWhatIsGivenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			statuses := make(chan int, 1)
-			site := newSite(t, httplimit.Config{})
+			site := newSite(t, httplimit.Config{}, nil)
 			limited := site.wrap(t, httplimit.Config{
 				GiveBack: func(_ *http.Request, status int) bool { statuses <- status; return test.status != 200 },
 			}, test.respond)
@@ -110,7 +110,7 @@ func TestAResponseWriterWithoutMethodsIsNoFlusher(t *testing.T) {
 func TestARequestWhoseClientHasLeftStaysCounted(t *testing.T) {
 	for end, want := range map[error]uint64{context.Canceled: 1, context.DeadlineExceeded: 0} {
 		synctest.Test(t, func(t *testing.T) { // so that what is given back in the background is there
-			s := newSite(t, httplimit.Config{})
+			s := newSite(t, httplimit.Config{}, nil)
 			ctx := &endable{Context: t.Context()}
 			h := s.wrap(t, httplimit.Config{GiveBack: func(_ *http.Request, status int) bool { return status == 502 }}, func(w http.ResponseWriter, _ *http.Request) {
 				ctx.err = end
@@ -137,7 +137,7 @@ func TestAGrantedRequestIsACopy(t *testing.T) {
 	ctx := incomparable{context.WithValue(t.Context(), key{}, "value"), nil}
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 	r.SetPathValue("id", "42")
-	s := newSite(t, httplimit.Config{})
+	s := newSite(t, httplimit.Config{}, nil)
 	h := s.wrap(t, httplimit.Config{}, func(w http.ResponseWriter, got *http.Request) {
 		require.NotSame(t, r, got)
 		require.Equal(t, "42", got.PathValue("id"))
@@ -151,7 +151,7 @@ func TestAGrantedRequestIsACopy(t *testing.T) {
 	})
 	require.Equal(t, http.StatusAccepted, serve(h, r).StatusCode)
 	exempt := func(*http.Request) (*httplimit.Plan, error) { return new(httplimit.Plan), nil }
-	require.Equal(t, http.StatusAccepted, serve(newSite(t, httplimit.Config{Plan: exempt}), r).StatusCode, "no limit")
+	require.Equal(t, http.StatusAccepted, serve(newSite(t, httplimit.Config{Plan: exempt}, nil), r).StatusCode, "no limit")
 }
 
 type incomparable struct {

@@ -33,14 +33,8 @@ type site struct {
 	served   int
 }
 
-// newSite returns a site. The default of cfg.Limits is 3 a minute.
-func newSite(t testing.TB, cfg httplimit.Config, opts ...throttr.Option) *site {
-	t.Helper()
-	return newBrokenSite(t, cfg, nil, opts...)
-}
-
-// newBrokenSite returns a site whose backend fails with err, unless that is nil.
-func newBrokenSite(t testing.TB, cfg httplimit.Config, err error, opts ...throttr.Option) *site {
+// newSite returns a site, whose backend fails with err, unless that is nil. The default of cfg.Limits is 3 a minute.
+func newSite(t testing.TB, cfg httplimit.Config, err error, opts ...throttr.Option) *site {
 	t.Helper()
 	s := &site{clock: backendtest.NewClock()}
 	backend := memory.New(memory.WithClock(s.clock.Now), memory.WithCleanPeriod(0))
@@ -119,7 +113,7 @@ func TestPlanOfARequestDecidesItsLimits(t *testing.T) {
 			return plans["internal"], errors.New("no database")
 		}
 		return plans[r.Header.Get("Plan")], nil
-	}})
+	}}, nil)
 	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice), "no plan: Limits apply")
 	require.Equal(t, []int{202, 202, 429}, s.statuses(3, alice, "Plan", "pro"), "a change of plans keeps the count")
 	require.Equal(t, []int{202, 202, 202, 202}, s.statuses(4, bob, "Plan", "internal"))
@@ -133,7 +127,7 @@ func TestARequestHasACostInEachLimit(t *testing.T) {
 			return 2
 		}
 		return uint64(r.ContentLength)
-	}})
+	}}, nil)
 	for length, status := range map[int64]int{3: 202, -1: 500} { // -1 was converted
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.ContentLength = length

@@ -23,53 +23,43 @@ type store struct {
 	away atomic.Bool
 }
 
-func (s *store) err() error {
+func (s *store) Hit(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
+	return s.one(ctx, s.Backend.Hit, l.For(key, n))
+}
+
+func (s *store) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
+	return s.one(ctx, s.Backend.Take, l.For(key, n))
+}
+
+func (s *store) Charge(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
+	return s.one(ctx, s.Backend.Charge, l.For(key, n))
+}
+
+func (s *store) Peek(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
+	return s.one(ctx, s.Backend.Peek, l.For(key, n))
+}
+
+// one makes a call for one limit.
+func (s *store) one(ctx context.Context, call func(context.Context, string, throttr.Limit, uint64) (window.Window, error),
+	t throttr.Take) (window.Window, error) {
 	if s.away.Load() {
-		return throttr.ErrUnavailable
+		return window.Window{}, throttr.ErrUnavailable
 	}
-	return nil
+	return call(ctx, t.Key, t.Limit, t.N)
 }
 
-func (s *store) Hit(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	if err = s.err(); err == nil {
-		w, err = s.Backend.Hit(ctx, key, l, n)
+func (s *store) TakeAll(ctx context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
+	if s.away.Load() {
+		return false, throttr.ErrUnavailable
 	}
-	return w, err
+	return s.Backend.TakeAll(ctx, takes, windows)
 }
 
-func (s *store) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	if err = s.err(); err == nil {
-		w, err = s.Backend.Take(ctx, key, l, n)
+func (s *store) GiveBack(ctx context.Context, key string, l throttr.Limit, n uint64, id int64) (bool, error) {
+	if s.away.Load() {
+		return false, throttr.ErrUnavailable
 	}
-	return w, err
-}
-
-func (s *store) Charge(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	if err = s.err(); err == nil {
-		w, err = s.Backend.Charge(ctx, key, l, n)
-	}
-	return w, err
-}
-
-func (s *store) Peek(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	if err = s.err(); err == nil {
-		w, err = s.Backend.Peek(ctx, key, l, n)
-	}
-	return w, err
-}
-
-func (s *store) TakeAll(ctx context.Context, takes []throttr.Take, windows []window.Window) (ok bool, err error) {
-	if err = s.err(); err == nil {
-		ok, err = s.Backend.TakeAll(ctx, takes, windows)
-	}
-	return ok, err
-}
-
-func (s *store) GiveBack(ctx context.Context, key string, l throttr.Limit, n uint64, id int64) (ok bool, err error) {
-	if err = s.err(); err == nil {
-		ok, err = s.Backend.GiveBack(ctx, key, l, n, id)
-	}
-	return ok, err
+	return s.Backend.GiveBack(ctx, key, l, n, id)
 }
 
 func TestAServiceWhileTheStoreIsAway(t *testing.T) {
