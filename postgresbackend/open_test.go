@@ -98,7 +98,7 @@ func TestLazyOpen(t *testing.T) {
 	s.Stop()
 	_, err := throttr.Open(t.Context(), s.URL())
 	expect(t, errors.Is(err, throttr.ErrUnavailable), "%v", err)
-	b, err := throttr.Open(t.Context(), s.URL("lazy=true"))
+	b, err := throttr.Open(t.Context(), s.URL("lazy=true", "max_queued=0"))
 	noError(t, err)
 	defer b.Close()
 	_, err = b.Take(t.Context(), "k", hourly, 1)
@@ -132,6 +132,7 @@ func TestURLsThatAreMistakes(t *testing.T) {
 		_, err := throttr.Open(t.Context(), url)
 		expect(t, errors.Is(err, throttr.ErrConfig) && strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "ses"), "%s: %v", url, err)
 	}
+	postgresbackend.WithTable(longTable[1:])
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := throttr.Open(ctx, "postgres://app:sesame@127.0.0.1:1/app")

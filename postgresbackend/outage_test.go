@@ -212,7 +212,8 @@ func TestAServerThatHasBecomeAReplica(t *testing.T) {
 func TestCallsOfAServerThatHangsEnd(t *testing.T) {
 	s := testkit.StartPostgres(t)
 	pool := connect(t, s)
-	b := postgresbackend.New(pool, newTable(t, pool)...)
+	opts := newTable(t, pool)
+	b, busy := postgresbackend.New(pool, opts...), postgresbackend.New(pool, append(opts, postgresbackend.WithMaxQueued(1))...)
 	must(t, b.Take, "k", hourly, 1)
 	s.Freeze()
 	defer s.Thaw()
@@ -231,7 +232,18 @@ func TestCallsOfAServerThatHangsEnd(t *testing.T) {
 		within("take all", func() error { return takeOf(2, b, fmt.Sprint("k", i)) })
 		time.Sleep(200 * time.Millisecond)
 	}
+	var refused atomic.Int64
+	for range 64 {
+		within("take of many", func() error {
+			err := takeOf(1, busy, "k")
+			if errors.Is(err, window.ErrOverloaded) {
+				refused.Add(1)
+			}
+			return err
+		})
+	}
 	all.Wait()
+	expect(t, refused.Load() > 32, "%d of 64 calls are refused", refused.Load())
 	begun := time.Now()
 	time.AfterFunc(100*time.Millisecond, func() { _ = b.Close() })
 	err := takeOf(1, b, "k")

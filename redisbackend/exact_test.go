@@ -137,6 +137,12 @@ func TestBoundsOfScripts(t *testing.T) {
 			expect(t, w.Count == most || i == 0 && w.Count == 1, "%v: %d after a charge of %d", a, w.Count, n)
 		}
 	}
+	full := fixed(time.Hour, 10)
+	must(t, b.Set, "full", full, rediswindow.MaxCount)
+	w := must(t, b.Hit, "full", full, 2)
+	expect(t, w.Refused && w.Count == rediswindow.MaxCount, "%+v", w)
+	given, err := b.GiveBack(t.Context(), "full", full, 1, w.ID)
+	expect(t, !given && err == nil, "what was counted is not known, and is given back: %v, %v", given, err)
 }
 
 // A refused take of several changes no rate of a bucket, as that of a single limit does.

@@ -59,16 +59,6 @@ func TestStoredWindowsAreAsDocumented(t *testing.T) {
 	require("a take of 2 tokens", "b3600000000:n", start+4e6+4e6+3600e6, 3600, 10, start+5e6, 5*3600e6, series, 6)
 }
 
-func TestWindowsThatAreFullStayFull(t *testing.T) {
-	b := redisbackend.New(connect(t, testkit.StartRedis(t)))
-	l := limitOf(window.FixedWindow, time.Hour, 10)
-	must(t, b.Set, "k", l, rediswindow.MaxCount)
-	w := must(t, b.Hit, "k", l, 2)
-	expect(t, w.Refused && w.Count == rediswindow.MaxCount, "%+v", w)
-	given, err := b.GiveBack(t.Context(), "k", l, 1, w.ID)
-	expect(t, !given && err == nil, "what was counted is not known, and is given back: %v, %v", given, err)
-}
-
 func TestValuesThatAreNoWindows(t *testing.T) {
 	client := connect(t, testkit.StartRedis(t))
 	b := redisbackend.New(client)
