@@ -33,9 +33,7 @@ func (l *left) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisR
 // decides.
 func TestAClientThatIsLeftIsNotClosed(t *testing.T) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{testkit.StartRedis(t).Addr}, DisableCache: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	client.Close()
 	for _, test := range []struct {
 		leave func(a *adapter)
@@ -47,9 +45,9 @@ func TestAClientThatIsLeftIsNotClosed(t *testing.T) {
 	} {
 		a := &adapter{}
 		a.state.Store(&state{client: &left{client, func() { test.leave(a) }}})
-		if _, err := a.EvalSHA(context.Background(), "digest", nil, nil); !errors.Is(err, test.want) || errors.Is(err, window.ErrClosed) != (test.want == window.ErrClosed) {
-			t.Errorf("%v, want %v", err, test.want)
-		}
+		_, err := a.EvalSHA(context.Background(), "digest", nil, nil)
+		closed := errors.Is(err, window.ErrClosed)
+		testkit.Expect(t, errors.Is(err, test.want) && closed == (test.want == window.ErrClosed), "%v, want %v", err, test.want)
 	}
 }
 
@@ -72,9 +70,7 @@ func TestNothingConnectsAfterClose(t *testing.T) {
 				_ = o.Close()
 			}
 			time.Sleep(time.Second)
-			if (dialed.Load() == 0) != closed {
-				t.Errorf("%d attempts to connect, closed: %v", dialed.Load(), closed)
-			}
+			testkit.Expect(t, (dialed.Load() == 0) == closed, "%d attempts to connect, closed: %v", dialed.Load(), closed)
 			_ = o.Close()
 		})
 	}

@@ -3,6 +3,8 @@ package rediswindow
 import (
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // FuzzNames compares the names of the hashes of two keys. It checks that:
@@ -20,12 +22,9 @@ func FuzzNames(f *testing.F) {
 		one := New(newFake(), WithPrefix(prefix1))
 		other := New(newFake(), WithPrefix(prefix2))
 		name1, name2 := one.nameOf(key1), other.nameOf(key2)
-		if same := prefix1 == prefix2 && key1 == key2; same != (name1 == name2) {
-			t.Errorf("the names of %q and %q are %q and %q", []string{prefix1, key1}, []string{prefix2, key2}, name1, name2)
-		}
-		if tag1, tag2 := hashTag(name1), hashTag(name2); tag1 == "" || (key1 == key2) != (tag1 == tag2) {
-			t.Errorf("the tags of %q and %q are %q and %q", name1, name2, tag1, tag2)
-		}
+		require.Equal(t, prefix1 == prefix2 && key1 == key2, name1 == name2, "names %q and %q", name1, name2)
+		require.NotEmpty(t, hashTag(name1))
+		require.Equal(t, key1 == key2, hashTag(name1) == hashTag(name2), "tags of %q and %q", name1, name2)
 	})
 }
 
@@ -38,8 +37,6 @@ func hashTag(name string) string {
 
 func TestSlotsAreThoseOfRedis(t *testing.T) {
 	for tag, want := range map[string]uint16{"": 0, "123456789": 0x31c3, "foo": 12182} { // as CLUSTER KEYSLOT says
-		if got := slotOf([]byte(tag)); got != want {
-			t.Errorf("the slot of %q is %d, want %d", tag, got, want)
-		}
+		require.Equal(t, want, slotOf([]byte(tag)), tag)
 	}
 }
