@@ -47,6 +47,25 @@ func TestListReturnsDigests(t *testing.T) {
 	}
 }
 
+// Short keys are stored in another place than long ones.
+func TestKeysOfAnyLength(t *testing.T) {
+	b := newBackend(t, backendtest.NewClock())
+	l := limitOf(window.FixedWindow, time.Minute, 10)
+	l.Name = "name"
+	for n := range 40 {
+		key := strings.Repeat("k", n)
+		for range 2 {
+			caller{t, b, l.Algorithm}.of(b.Take(t.Context(), key, l, 1))
+		}
+		for listed, err := range b.List(t.Context(), key) {
+			require.NoError(t, err)
+			require.Equal(t, []any{key, "name"}, []any{listed.Key, listed.Limit.Name})
+			require.EqualValues(t, 2, listed.Window.Count)
+		}
+		require.Equal(t, n+1, b.Len())
+	}
+}
+
 // Of many windows, those that are there all the time are seen, while others are removed. The end of ctx ends the list.
 func TestAListOfManyWindows(t *testing.T) {
 	b := newBackend(t, backendtest.NewClock())

@@ -49,7 +49,7 @@ func WithKeyOlderThan(d time.Duration) Option {
 }
 
 // WithMaxKeys bounds the number of windows, one for each key and name, scale and algorithm of a limit, and so the
-// memory. A window takes 140 to 180 bytes, if its key and the name of its limit have up to 32 bytes together. Only a
+// memory. A window takes 150 to 160 bytes if its key and the name of its limit have up to 27 bytes together. Only a
 // digest is stored of a key longer than 128 bytes.
 //
 // With n of 2048 and more, a hash spreads the windows over up to 256 shards, and each shard

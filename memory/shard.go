@@ -56,12 +56,13 @@ type id struct {
 type row struct {
 	hash     uint64 // of the key and the limit
 	next     *row   // in its cell
-	text     string // the key, the name, and of a calendar window a zero byte and the zone
+	text     []byte // the key, the name, and of a calendar window a zero byte and the zone
 	length   uint8  // of the key
 	digest   bool
 	kind     window.Algorithm
 	unit     window.Calendar
 	startDay uint8
+	short    [27]byte // has the text if that fits: with many records, to read it elsewhere is what takes longest
 	algorithm.Record
 }
 
@@ -86,9 +87,9 @@ func (b *Backend) locate(key string, l *window.Limit) (id, *shard) {
 const golden = 0x9e3779b97f4a7c15
 
 // hasKey reports whether the record is of a key.
-func (r *row) hasKey(k *id) bool { return r.key() == k.key && r.digest == k.digest }
+func (r *row) hasKey(k *id) bool { return string(r.text[:r.length]) == k.key && r.digest == k.digest }
 
-func (r *row) key() string { return r.text[:r.length] }
+func (r *row) key() string { return string(r.text[:r.length]) }
 
 // is reports whether the record is that of a key and limit.
 func (r *row) is(k *id, l *window.Limit) bool {
@@ -96,7 +97,7 @@ func (r *row) is(k *id, l *window.Limit) bool {
 	case r.kind != l.Algorithm || !r.hasKey(k):
 		return false
 	case l.Calendar == 0:
-		return r.Scale == l.Scale && r.text[r.length:] == l.Name
+		return r.Scale == l.Scale && string(r.text[r.length:]) == l.Name
 	}
 	return r.limit() == limits.Identity(l)
 }
@@ -107,7 +108,7 @@ func (r *row) limit() window.Limit {
 	if l.Calendar != 0 {
 		l.Scale = 0
 	}
-	l.Name, l.Zone, _ = strings.Cut(r.text[r.length:], "\x00")
+	l.Name, l.Zone, _ = strings.Cut(string(r.text[r.length:]), "\x00")
 	return l
 }
 
@@ -118,7 +119,10 @@ func (r *row) listed(at algorithm.Time) window.Listed {
 
 // left returns in which time nothing of the record counts. It is negative if nothing has counted for so long.
 func (r *row) left(at algorithm.Time) time.Duration {
-	l := r.limit()
+	l := window.Limit{Scale: r.Scale, Algorithm: r.kind} // the name does not matter
+	if r.unit != 0 {
+		l = r.limit()
+	}
 	by := algorithm.RuleOf(&l)
 	return by.Left(&r.Record, at)
 }
@@ -146,13 +150,18 @@ func (s *shard) insert(k *id, l *window.Limit, r *algorithm.Record) {
 	if of.Calendar != 0 {
 		of.Name += "\x00" + of.Zone
 	}
-	s.put(&row{
+	added := &row{
 		hash: k.hash, digest: k.digest,
 		kind: of.Algorithm, unit: of.Calendar, startDay: of.StartDay,
 		length: uint8(len(k.key)),
-		text:   strings.Clone(k.key + of.Name),
 		Record: *r,
-	})
+	}
+	added.text = added.short[:0]
+	if n := len(k.key) + len(of.Name); n > len(added.short) {
+		added.text = make([]byte, 0, n)
+	}
+	added.text = append(append(added.text, k.key...), of.Name...)
+	s.put(added)
 	s.count++
 	s.times += r.Log.Times()
 	if s.count > len(s.cells) {
