@@ -32,12 +32,9 @@ func TestTTLOfChoosesTheFinestExactUnit(t *testing.T) {
 		{time.Microsecond, "1µs", "1000ns", "1000ns", "1000ns"},
 		{time.Millisecond, "1ms", "1000µs", "1000000ns", "1000000ns"},
 		{time.Second, "1s", "1000ms", "1000000000ns", "1000000000ns"},
-		{200 * time.Millisecond, "200ms", "200ms", "200000000ns", "200000000ns"},
 		{1500 * time.Millisecond, "", "1500ms", "1500000000ns", "1500000000ns"},
-		{255 * time.Second, "255s", "255s", "255000000µs", "255000000000ns"},
 		{256 * time.Second, "", "256s", "256000000µs", "256000000000ns"},
 		{300 * time.Second, "5m", "300s", "300000000µs", "300000000000ns"},
-		{90 * time.Minute, "90m", "5400s", "5400000ms", "5400000000000ns"},
 		{255 * time.Minute, "255m", "15300s", "15300000ms", "15300000000000ns"},
 		{256 * time.Minute, "", "15360s", "15360000ms", "15360000000000ns"},
 		{255 * time.Hour, "255h", "15300m", "918000000ms", "918000000000000ns"},
@@ -82,12 +79,9 @@ func TestDurationOfATTLStopsAtTheLongest(t *testing.T) {
 		{codec.TTL[uint64]{Amount: 0, Unit: codec.Hours}, 0},
 		{codec.TTL[uint64]{Amount: math.MaxInt64, Unit: codec.Nanoseconds}, math.MaxInt64},
 		{codec.TTL[uint64]{Amount: math.MaxInt64 + 1, Unit: codec.Nanoseconds}, math.MaxInt64},
-		{codec.TTL[uint64]{Amount: math.MaxUint64, Unit: codec.Nanoseconds}, math.MaxInt64},
 		{codec.TTL[uint64]{Amount: 9223372036, Unit: codec.Seconds}, 9223372036 * time.Second},
 		{codec.TTL[uint64]{Amount: 9223372037, Unit: codec.Seconds}, math.MaxInt64},
-		{codec.TTL[uint64]{Amount: math.MaxUint64, Unit: codec.Seconds}, math.MaxInt64},
 		{codec.TTL[uint64]{Amount: math.MaxUint64, Unit: codec.Hours}, math.MaxInt64},
-		{codec.TTL[uint64]{Amount: 1 << 63, Unit: codec.Microseconds}, math.MaxInt64},
 	} {
 		require.Equal(t, tt.want, tt.ttl.Duration(), "%v", tt.ttl)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -127,15 +128,13 @@ func next[T codec.Value, M any](r *reader[T], decode func([]byte) (M, int, error
 
 // write writes b in pieces of a size, or at once if it is 0, until the other side closes the
 // connection.
-func write(nc net.Conn, b []byte, piece int) {
-	if piece <= 0 {
-		piece = max(1, len(b))
+func write(nc net.Conn, b []byte, size int) {
+	if size <= 0 {
+		size = max(1, len(b))
 	}
-	for len(b) > 0 {
-		n := min(piece, len(b))
-		if _, err := nc.Write(b[:n]); err != nil {
+	for piece := range slices.Chunk(b, size) {
+		if _, err := nc.Write(piece); err != nil {
 			return
 		}
-		b = b[n:]
 	}
 }

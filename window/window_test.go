@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -113,14 +114,10 @@ func TestMethodsThatAreLeftOutAreUnsupported(t *testing.T) {
 	_, err = b.Delete(ctx, "k")
 	require.ErrorIs(t, err, window.ErrUnsupported)
 	require.ErrorIs(t, b.Reset(ctx, "k", l), window.ErrUnsupported)
-	for listed, err := range b.List(ctx) {
-		require.Zero(t, listed)
-		require.ErrorIs(t, err, window.ErrUnsupported)
-	}
-	for listed, err := range b.ListPlaces(ctx, "k") {
-		require.Zero(t, listed)
-		require.ErrorIs(t, err, window.ErrUnsupported)
-	}
+	_, err = testkit.Collect(t, b.List(ctx))
+	require.ErrorIs(t, err, window.ErrUnsupported)
+	_, err = testkit.Collect(t, b.ListPlaces(ctx, "k"))
+	require.ErrorIs(t, err, window.ErrUnsupported)
 	require.ErrorIs(t, b.Exchange(ctx, []window.Claim{{Key: "k"}}, make([]window.Places, 1)), window.ErrUnsupported)
 }
 
