@@ -108,9 +108,13 @@ func (s *requestState) reserve(ctx context.Context) error {
 	}
 	var few [3]throttr.Take // are not allocated
 	takes := few[:0]
+	stored := ""
 	for i := range s.limits {
 		l := &s.limits[i]
-		takes = append(takes, l.limit.For(s.gate.StoredKey(l.key), l.cost))
+		if i == 0 || l.key != s.limits[i-1].key { // to make one takes a digest
+			stored = s.gate.StoredKey(l.key)
+		}
+		takes = append(takes, l.limit.For(stored, l.cost))
 	}
 	rv, ok, err := s.gate.limiter.Reserve(ctx, takes...)
 	if err != nil {
