@@ -23,7 +23,8 @@ func TestNothingThatAReplyQuotesIsShown(t *testing.T) {
 		"ERR 'eval": "ERR …",
 		"NOPERM this user has no permissions to run the 'evalsha' command":    "NOPERM this user has no permissions to run the 'evalsha' command",
 		"NOPERM User zoe has no permissions to run the 'client|list' command": "NOPERM, whose text has an argument of the request",
-		"zoe is unknown": "a reply, whose text has an argument of the request",
+		"zoe is unknown":          "a reply, whose text has an argument of the request",
+		"Zoe, or zoe, is unknown": "a reply, whose text has an argument of the request",
 		"WRONGPASS invalid username-password pair or user is disabled.": "WRONGPASS invalid username-password pair or user is disabled.",
 		"NOAUTH Authentication required.":                               "NOAUTH Authentication required.",
 	} {
