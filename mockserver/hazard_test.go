@@ -123,31 +123,33 @@ func TestAResetBeforeTheAcceptIsAViolation(t *testing.T) {
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
+// sending returns a connection on which a server has executed n requests, and no response was read.
+func sending(t *testing.T, srv *mockserver.Server, n int) net.Conn {
+	nc, err := srv.Dial(t.Context())
+	require.NoError(t, err)
+	_, err = nc.Write(flood(t, n))
+	require.NoError(t, err)
+	synctest.Wait()
+	return nc
+}
+
 func TestResponsesThatAClientLeavesUnreadLeak(t *testing.T) {
 	subtest(t, "memory", func(t *testing.T, srv *mockserver.Server) {
-		sending := func(n int) net.Conn {
-			nc, err := srv.Dial(t.Context())
-			require.NoError(t, err)
-			_, err = nc.Write(flood(t, n))
-			require.NoError(t, err)
-			synctest.Wait() // all of them are executed
-			return nc
-		}
-		nc := sending(64)
+		nc := sending(t, srv, 64)
 		_, err := io.ReadFull(nc, make([]byte, 14))
 		require.NoError(t, err)
 		nc.Close()
 		synctest.Wait()
 		require.Equal(t, 50, srv.Leaked())
 
-		sending(10)
+		sending(t, srv, 10)
 		srv.Disconnect()
 		require.Zero(t, srv.Publish("*", nil), "nobody is left")
 		synctest.Wait()
 		require.Equal(t, 50, srv.Leaked(), "the server ended that connection")
 
 		srv.Inject(mockserver.Fault{Delay: time.Hour})
-		sending(10).Close()
+		sending(t, srv, 10).Close()
 		synctest.Wait()
 		require.Equal(t, 60, srv.Leaked())
 		require.NoError(t, srv.Restart(true))

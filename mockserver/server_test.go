@@ -111,10 +111,7 @@ func TestServiceTimeDependsOnWhatTheServerHasDone(t *testing.T) {
 		require.Equal(t, one+350*time.Microsecond, w.cost(codec.Info{}))
 		require.Equal(t, one+5*time.Millisecond, w.cost(codec.List{}))
 
-		nc, err := srv.Dial(t.Context())
-		require.NoError(t, err)
-		_, err = nc.Write(flood(t, 500))
-		require.NoError(t, err)
+		nc := sending(t, srv, 500)
 		time.Sleep(time.Second)
 		nc.Close()
 		synctest.Wait()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -137,12 +138,18 @@ func TestWhatIsUnknownPrintsAsUnknown(t *testing.T) {
 	}
 }
 
+// parsed returns flags of a limit.
+func parsed(t *testing.T, line string) *limitFlags {
+	f := newFlags(&env{out: newOutput(io.Discard)})
+	l := limitFlagsOf(f)
+	_, err := f.parse(strings.Fields(line))
+	require.NoError(t, err)
+	return l
+}
+
 func TestCalendarFlagsReachTheLimit(t *testing.T) {
 	t.Parallel()
-	f := newFlags(&env{out: newOutput(new(strings.Builder))})
-	l := limitFlagsOf(f)
-	_, err := f.parse(strings.Fields("--calendar month --zone Europe/Berlin --start-day 17 --limit 9"))
-	require.NoError(t, err)
+	l := parsed(t, "--calendar month --zone Europe/Berlin --start-day 17 --limit 9")
 	limit, err := l.limit()
 	require.NoError(t, err)
 	want := throttr.Limit{Max: 9, Calendar: throttr.Month, Zone: "Europe/Berlin", StartDay: 17, Algorithm: throttr.CalendarWindow}

@@ -21,11 +21,7 @@ import (
 
 // topOf returns a top of a backend, with these flags of a limit.
 func topOf(t *testing.T, b throttr.Backend, line string) *top {
-	f := newFlags(&env{out: newOutput(new(strings.Builder))})
-	l := limitFlagsOf(f)
-	_, err := f.parse(strings.Fields(line))
-	require.NoError(t, err)
-	return &top{limit: l, b: b, every: 2 * time.Second, shown: 3}
+	return &top{limit: parsed(t, line), b: b, every: 2 * time.Second, shown: 3}
 }
 
 // counter counts the calls of a backend. It lists each count twice.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,13 +61,10 @@ func target(d *dial.Dialer, server string, a dial.Address, size int) *dial.Targe
 	}
 }
 
-// connect is Connect for a client of values of two bytes.
-func connect(ctx context.Context, d *dial.Dialer, server string, a dial.Address) (net.Conn, []byte, error) {
-	c, err := dial.Connect(ctx, target(d, server, a, 2), false)
-	if err != nil {
-		return nil, nil, err
-	}
-	return c.Conn, c.Early, nil
+// connect is Connect for a client of values of two bytes, which is to fail.
+func connect(ctx context.Context, d *dial.Dialer, server string) error {
+	_, err := dial.Connect(ctx, target(d, server, somewhere, 2), false)
+	return err
 }
 
 // dialer returns a Dialer that connects to the peer.
@@ -110,12 +108,7 @@ func dialer(d func(context.Context, string, string) (net.Conn, error)) *dial.Dia
 }
 
 // split cuts b into pieces of n bytes.
-func split(b []byte, n int) (pieces [][]byte) {
-	for len(b) > n {
-		pieces, b = append(pieces, b[:n]), b[n:]
-	}
-	return append(pieces, b)
-}
+func split(b []byte, n int) [][]byte { return slices.Collect(slices.Chunk(b, n)) }
 
 // event encodes an EVENT with a payload of n bytes.
 func event(n int) []byte { return eventOf[uint16]("*", n) }
@@ -252,7 +245,7 @@ func TestAnErrorOfDialNamesTheServer(t *testing.T) {
 		require.Equal(t, somewhere, dial.Address{Network: network, Address: address})
 		return nil, refused
 	})
-	_, _, err := connect(t.Context(), d, "s", somewhere)
+	err := connect(t.Context(), d, "s")
 	require.ErrorIs(t, err, dial.ErrConnect)
 	require.ErrorIs(t, err, refused)
 	require.EqualError(t, err, "throttr: can't connect to s: refused")
@@ -265,7 +258,7 @@ func TestAnErrorOfDialNamesTheServer(t *testing.T) {
 		"s":              {nil, "the Dial of the Config has returned neither a connection nor an error"},
 	} {
 		d := dialer(func(context.Context, string, string) (net.Conn, error) { return nil, c.err })
-		_, _, err := connect(t.Context(), d, server, somewhere)
+		err := connect(t.Context(), d, server)
 		require.EqualError(t, err, "throttr: can't connect to "+server+": "+c.text)
 	}
 }
@@ -293,7 +286,7 @@ func TestResponsesToAnAbandonedProbeAreRead(t *testing.T) {
 			require.NoError(t, theirs.Close())
 		})
 		start := time.Now()
-		_, _, err := connect(ctx, d, "s", somewhere)
+		err := connect(ctx, d, "s")
 		require.ErrorIs(t, err, context.Canceled)
 		require.Zero(t, time.Since(start), "the caller does not wait")
 		server.Wait()
@@ -327,7 +320,7 @@ func TestWaitsAreBounded(t *testing.T) {
 						d.TLS = &tls.Config{}
 					}
 					start := time.Now()
-					_, _, err := connect(ctx, d, "s", somewhere)
+					err := connect(ctx, d, "s")
 					require.ErrorIs(t, err, dial.ErrConnect)
 					require.Equal(t, min(limit, 5*time.Second), time.Since(start))
 					require.Equal(t, limit < time.Hour, errors.Is(err, context.DeadlineExceeded), "whose time is over")
@@ -371,7 +364,7 @@ func TestAResponseThatIsNotToAProbeIsAnError(t *testing.T) {
 		for _, size := range []int{1, max(1, len(r.bytes))} {
 			synctest.Test(t, func(t *testing.T) {
 				p := &peer{pieces: split(r.bytes, size), hangUp: r.hangUp}
-				_, _, err := connect(t.Context(), p.dialer(), "s", somewhere)
+				err := connect(t.Context(), p.dialer(), "s")
 				require.ErrorIs(t, err, dial.ErrConnect, "%q", r.bytes)
 				require.ErrorIs(t, err, r.want, "%q", r.bytes)
 				require.ErrorContains(t, err, "throttr: can't connect to s: ")

@@ -81,7 +81,15 @@ func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 		slowOld := c.mustSubscribe(t, "0", pubsub.SubscribeOptions{Queue: 10})
 		slowNew := c.mustSubscribe(t, "0", pubsub.SubscribeOptions{Queue: 7, DropNewest: true})
 		var all sync.WaitGroup
-		for i := range subscribers - 2 {
+		shared, got := c.mustSubscribe(t, "0", pubsub.SubscribeOptions{Queue: messages}), make(chan string, 2*messages)
+		for range 8 { // readers of one subscription
+			all.Go(func() {
+				for m, err := shared.Next(t.Context()); err == nil; m, err = shared.Next(t.Context()) {
+					got <- string(m.Payload)
+				}
+			})
+		}
+		for i := range subscribers - 3 {
 			s := c.mustSubscribe(t, fmt.Sprint(i%channels), pubsub.SubscribeOptions{Queue: 64})
 			all.Go(func() {
 				for n := range messages {
@@ -106,38 +114,18 @@ func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 				synctest.Wait() // the other queues hold 64 messages
 			}
 		}
+		synctest.Wait()
+		shared.Close()
 		all.Wait()
+		seen := map[string]bool{}
+		for range len(got) {
+			m := <-got
+			require.False(t, seen[m], "each message goes to one reader")
+			seen[m] = true
+		}
+		require.Len(t, seen, messages)
 		require.EqualValues(t, messages-10, slowOld.Dropped())
 		require.EqualValues(t, messages-7, slowNew.Dropped())
 		require.EqualValues(t, 2*messages-17, c.totals.Dropped.Load())
-	})
-}
-
-func TestEachMessageGoesToOneReader(t *testing.T) {
-	const readers, messages = 8, 200
-	bubble(t, nil, func(t *testing.T, srv *mockserver.Server, c *client) {
-		s := c.mustSubscribe(t, "c")
-		got := make(chan string, 2*messages)
-		var all sync.WaitGroup
-		for range readers {
-			all.Go(func() {
-				for m, err := s.Next(t.Context()); err == nil; m, err = s.Next(t.Context()) {
-					got <- string(m.Payload)
-				}
-			})
-		}
-		publish := newPublisher(t, srv)
-		for i := range messages {
-			publish("c", fmt.Sprint(i))
-		}
-		synctest.Wait()
-		s.Close()
-		all.Wait()
-		require.Len(t, got, messages)
-		seen := make(map[string]bool)
-		for range messages {
-			seen[<-got] = true
-		}
-		require.Len(t, seen, messages)
 	})
 }

@@ -27,7 +27,10 @@ func ofEachSize(t *testing.T, uint8, uint16, uint32, uint64 func(*testing.T)) {
 }
 
 func testConformance[T codec.Value](t *testing.T) {
-	backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject { return serverBackend[T](t) })
+	backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
+		_, client := testkit.Start[T](t, throttr.Config{})
+		return subjectOf(client.Backend())
+	})
 }
 
 // TestTwoClientsOfServersConform has a second client of the same two servers, which names them in another order. Neither
@@ -49,12 +52,6 @@ func testTwoClients[T codec.Value](t *testing.T) {
 		s.Second = testkit.Client[T](t, cfg).Backend(throttr.WithDenialMemory(-1))
 		return s
 	})
-}
-
-// serverBackend returns a backend on a mock server of its own, in a bubble.
-func serverBackend[T codec.Value](t *testing.T, opts ...throttr.BackendOption) backendtest.Subject {
-	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
-	return subjectOf(testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{})).Backend(opts...))
 }
 
 // subjectOf returns a backend of a client in a bubble.
