@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -39,9 +38,8 @@ func forgedList(t *testing.T, srv *mockserver.Server) []byte {
 }
 
 func TestWrongListsDoNoHarm(t *testing.T) {
-	for _, mode := range []throttr.Parking{throttr.ParkingAlways, throttr.ParkingNever} {
-		synctest.Test(t, func(t *testing.T) { wrongLists(t, mode) })
-	}
+	testkit.Bubble(t, "parked", func(t *testing.T) { wrongLists(t, throttr.ParkingAlways) })
+	testkit.Bubble(t, "not parked", func(t *testing.T) { wrongLists(t, throttr.ParkingNever) })
 }
 
 func wrongLists(t *testing.T, mode throttr.Parking) {

@@ -154,8 +154,7 @@ func TestTooManyThatWaitAreRejected(t *testing.T) {
 			if name == "requests" {
 				require.Equal(t, callers-rejected, srv.Requests(codec.OpInsert)-inserts)
 			}
-			again := test.call(ctx, client, "again")
-			require.NotErrorIs(t, again, throttr.ErrOverloaded, "there is room again")
+			require.NotErrorIs(t, test.call(ctx, client, "again"), throttr.ErrOverloaded, "there is room again")
 		})
 	}
 }
