@@ -154,23 +154,15 @@ func (b attempt) charge(all []call, windows []window.Window) bool {
 	return true
 }
 
-// ofErrors changes errors.
-func ofErrors(f func(c call, err error) error) mistake {
-	return func(b attempt, c call) answer {
-		a := b.right(c)
-		a.err = f(c, a.err)
-		return a
-	}
-}
-
 // hiding returns errors that do not match one any more.
 func hiding(hidden error) mistake {
-	return ofErrors(func(_ call, err error) error {
-		if errors.Is(err, hidden) {
-			return errors.New(err.Error())
+	return func(b attempt, c call) answer {
+		a := b.right(c)
+		if errors.Is(a.err, hidden) {
+			a.err = errors.New(a.err.Error())
 		}
-		return err
-	})
+		return a
+	}
 }
 
 // endless returns an attempt whose context does not end.

@@ -67,15 +67,6 @@ func zoneData(t *testing.T) map[string]*time.Location {
 	return zones
 }
 
-// calendars returns the calendars of a zone: of all units, and of a few start days.
-func calendars(zone *time.Location) []limits.Calendar {
-	return []limits.Calendar{
-		{Unit: window.Day, Zone: zone, StartDay: 1}, {Unit: window.Year, Zone: zone, StartDay: 1},
-		{Unit: window.Week, Zone: zone, StartDay: 1}, {Unit: window.Week, Zone: zone, StartDay: 7},
-		{Unit: window.Month, Zone: zone, StartDay: 1}, {Unit: window.Month, Zone: zone, StartDay: 30},
-	}
-}
-
 // Each window is found from its first and last instant and from one between, and the next one starts where it ends.
 // With THROTTR_SLOW_TESTS=1, that is tested with all zones, and with ten years.
 func TestWindowsOfTheCalendarTileTime(t *testing.T) {
@@ -93,7 +84,11 @@ func TestWindowsOfTheCalendarTileTime(t *testing.T) {
 		if name == "Pacific/Apia" || name == "America/St_Johns" {
 			from = time.Date(2010, 6, 1, 0, 0, 0, 0, time.UTC)
 		}
-		for _, c := range calendars(zone) {
+		for _, c := range []limits.Calendar{ // of all units, and of a few start days
+			{Unit: window.Day, Zone: zone, StartDay: 1}, {Unit: window.Year, Zone: zone, StartDay: 1},
+			{Unit: window.Week, Zone: zone, StartDay: 1}, {Unit: window.Week, Zone: zone, StartDay: 7},
+			{Unit: window.Month, Zone: zone, StartDay: 1}, {Unit: window.Month, Zone: zone, StartDay: 30},
+		} {
 			tile(t, c, from, from.AddDate(years, 0, 0))
 		}
 	}

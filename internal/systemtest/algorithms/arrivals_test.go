@@ -3,8 +3,6 @@ package algorithms_test
 import (
 	"math/rand/v2"
 	"time"
-
-	"github.com/throttr-go/throttr/internal/testkit"
 )
 
 // caller decides on its next hit: after what pause, and of how much, at most the limit. It knows the
@@ -114,13 +112,4 @@ func call(l limiter, next caller, hits int) (allowed []allowedHit) {
 		}
 	}
 	return allowed
-}
-
-// hitsOf returns how many hits each caller of a test makes, so that all together make a million.
-func hitsOf(callers int) int {
-	million := 1_000_000
-	if !testkit.Thorough() {
-		million /= 20
-	}
-	return (million + callers - 1) / callers
 }

@@ -44,9 +44,10 @@ func TestLimitsHoldInEveryInterval(t *testing.T) {
 			var rateOf rate
 			var of string
 			random, rates := rand.New(rand.NewPCG(3, 4)), ratesOf(algorithm)
+			hits := testkit.Fewer(1_000_000) / (len(patterns) * len(rates))
 			for _, p := range patterns {
 				for _, r := range rates {
-					allowed := call(inMemory(t, algorithm, r), p.start(random, r), hitsOf(len(patterns)*len(rates)))
+					allowed := call(inMemory(t, algorithm, r), p.start(random, r), hits)
 					requireBound(t, algorithm, r, allowed, p.name)
 					busiest := busiestInterval(allowed, r.scale)
 					if rateOf.limit == 0 || busiest.Hits*rateOf.limit > most.Hits*r.limit {

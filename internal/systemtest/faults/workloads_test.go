@@ -138,11 +138,6 @@ const (
 	hitTimeout   = 150 * time.Millisecond
 )
 
-// hitKey returns the key of the n-th hit.
-func hitKey(n int) string {
-	return fmt.Sprintf("k%d.%d", n/(2*callsPerRound), n%keysPerRound)
-}
-
 func startHits(p throttr.Policy) func(*scenario) (call, func() int) {
 	return func(s *scenario) (call, func() int) { return startHitsWith(s, throttr.WithPolicy(p)) }
 }
@@ -154,7 +149,7 @@ func startHitsWith(s *scenario, o throttr.Option) (call, func() int) {
 	limiter := throttr.NewRateLimit(s.client.Backend(), throttr.WithTimeout(hitTimeout), o)
 	returned := counts{executed: &s.executed}
 	do := func(ctx context.Context, n int) (verdict, bool, error) {
-		key := hitKey(n)
+		key := fmt.Sprintf("k%d.%d", n/(2*callsPerRound), n%keysPerRound)
 		res, err := limiter.Hit(ctx, key, time.Minute, hitLimit)
 		if err != nil {
 			return correctResponse, false, err

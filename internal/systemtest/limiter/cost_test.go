@@ -64,8 +64,9 @@ func (c *costed) observe(e mockserver.Exec) {
 	}
 }
 
-// costOf returns what a call costs.
-func (c *costed) costOf(call func()) cost {
+// costs requires that a call costs what is wanted.
+func (c *costed) costs(name string, want cost, call func()) {
+	c.Helper()
 	c.mu.Lock()
 	c.cost = cost{}
 	c.mu.Unlock()
@@ -74,13 +75,7 @@ func (c *costed) costOf(call func()) cost {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cost.trips = int(time.Since(begun) / time.Millisecond)
-	return c.cost
-}
-
-// costs requires that a call costs what is wanted.
-func (c *costed) costs(name string, want cost, call func()) {
-	c.Helper()
-	require.Equal(c, want, c.costOf(call), name)
+	require.Equal(c, want, c.cost, name)
 }
 
 // take requires that a take of one key or several is granted, or refused.

@@ -71,7 +71,14 @@ func testFlood[T codec.Value](t *testing.T, f flood) {
 		for range floodGoroutines {
 			callers.Go(func() {
 				for end := time.Now().Add(f.duration); time.Now().Before(end); time.Sleep(pause/2 + rand.N(pause)) {
-					hitAll(t, limiter, f.scale, &granted)
+					for key, limit := range floodLimits {
+						op := operation{kind: opHit, key: modelKey{key, f.scale}, n: 1, limit: limit}
+						op.do(t.Context(), limiter, time.Minute)
+						if op.err != nil {
+							t.Error(op)
+						}
+						granted.add(op)
+					}
 				}
 			})
 		}
@@ -97,16 +104,4 @@ func testFlood[T codec.Value](t *testing.T, f flood) {
 	}
 	requireRemoved(t, srv, idle[T](t, f.scale))
 	require.Zero(t, srv.Expired(), "records that expired on the server")
-}
-
-// hitAll hits all keys.
-func hitAll(t *testing.T, limiter *throttr.RateLimit, scale time.Duration, granted *operations) {
-	for key, limit := range floodLimits {
-		op := operation{kind: opHit, key: modelKey{key, scale}, n: 1, limit: limit}
-		op.do(t.Context(), limiter, time.Minute)
-		if op.err != nil {
-			t.Error(op)
-		}
-		granted.add(op)
-	}
 }

@@ -39,14 +39,6 @@ const (
 	replacedKey = "c"
 )
 
-// runScales returns the scales of a run.
-func runScales[T codec.Value]() []time.Duration {
-	if codec.Size[T]() == 1 {
-		return []time.Duration{time.Second, 2 * time.Second, 5 * time.Second}
-	}
-	return []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Second}
-}
-
 // TestManyClientsDoWhatTheModelAllows makes random operations on a few keys. The clocks of the
 // clients differ, and the server and the connections fail at random. It then compares the results
 // with what the server has executed:
@@ -152,9 +144,13 @@ func (m *manyClients[T]) client(i int) *throttr.RateLimit {
 
 // makeOperations makes the operations of one caller.
 func (m *manyClients[T]) makeOperations(r *rand.Rand, limiter *throttr.RateLimit) {
+	scales := []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Second}
+	if codec.Size[T]() == 1 {
+		scales = []time.Duration{time.Second, 2 * time.Second, 5 * time.Second}
+	}
 	for range runOperations / runClients / runCallers {
 		time.Sleep(time.Duration(1 + r.IntN(30_000_000)))
-		op := randomOperation(r, runScales[T]())
+		op := randomOperation(r, scales)
 		op.do(m.Context(), limiter, time.Duration(1+r.IntN(1_000_000_000)))
 		// Windows of a short scale are refused while a server settles.
 		if op.err != nil && !errors.Is(op.err, throttr.ErrUnavailable) && !errors.Is(op.err, context.DeadlineExceeded) &&

@@ -28,15 +28,6 @@ func listOf(t *testing.T, names []string) []byte {
 	return b
 }
 
-// forgedList returns a LIST in which all records of srv have expired, and others do not exist.
-func forgedList(t *testing.T, srv *mockserver.Server) []byte {
-	names := srv.Keys()
-	for _, name := range srv.Keys() {
-		names = append(names, name+"0", name[:len(name)/2])
-	}
-	return listOf(t, append(names, "", "never"))
-}
-
 func TestWrongListsDoNoHarm(t *testing.T) {
 	testkit.Bubble(t, "parked", func(t *testing.T) { wrongLists(t, throttr.ParkingAlways) })
 	testkit.Bubble(t, "not parked", func(t *testing.T) { wrongLists(t, throttr.ParkingNever) })
@@ -61,7 +52,11 @@ func wrongLists(t *testing.T, mode throttr.Parking) {
 		}
 		p.end()
 		time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
-		list := forgedList(t, srv)
+		names := srv.Keys() // in the LIST, all have expired, and others do not exist
+		for _, name := range srv.Keys() {
+			names = append(names, name+"0", name[:len(name)/2])
+		}
+		list := listOf(t, append(names, "", "never"))
 		fault := mockserver.Fault{Op: codec.OpList, Replace: list}
 		switch r.IntN(5) {
 		case 1:
