@@ -130,12 +130,15 @@ func TestRequestsOfTakes(t *testing.T) {
 	three := []string{"a", "b", "x"}
 	synctest.Test(t, func(t *testing.T) {
 		c := newCosted(t, 1, throttr.ParkingNever)
-		c.costs("a take, first window of a key", cost{inserts: 1, queries: 2, trips: 2}, func() { c.take(c.limiter, true, 1, "a") })
-		c.costs("a take, known window", cost{updates: 1, queries: 1, trips: 1}, func() { c.take(c.limiter, true, 1, "a") })
+		take := func(keys ...string) func() { return func() { c.take(c.limiter, true, 1, keys...) } }
+		c.costs("a take, first window of a key", cost{inserts: 1, queries: 2, trips: 2}, take("a"))
+		c.costs("a take, known window", cost{updates: 1, queries: 1, trips: 1}, take("a"))
 		c.costs("a take and a give-back, known window", cost{updates: 2, queries: 2, trips: 3}, func() { c.reserve("a") })
 		c.costs("a take that does not fit, just read", cost{}, func() { c.take(c.limiter, false, 9, "a") })
 		time.Sleep(denialMemory)
 		c.costs("a take that does not fit, read a while ago", cost{queries: 1, trips: 1}, func() { c.take(c.limiter, false, 9, "a") })
+		c.costs("three takes, first windows", cost{inserts: 3, queries: 12, trips: 7}, take("p", "q", "r"))
+		c.costs("three takes, two known windows", cost{inserts: 1, updates: 2, queries: 6, trips: 5}, take("p", "q", "s"))
 		c.take(c.other, true, 4, "a")
 		c.costs("a take that does not fit any more", cost{updates: 2, queries: 1, trips: 2}, func() { c.take(c.limiter, false, 4, "a") })
 	})
@@ -158,11 +161,6 @@ func TestRequestsOfTakes(t *testing.T) {
 			c.costs("three takes, none fits any more", cost{updates: 2 * asked, queries: asked, trips: 2}, func() { c.take(c.limiter, false, 4, three...) })
 		})
 	}
-	synctest.Test(t, func(t *testing.T) {
-		c := newCosted(t, 1, throttr.ParkingNever)
-		c.costs("three takes, first windows", cost{inserts: 3, queries: 12, trips: 7}, func() { c.take(c.limiter, true, 1, three...) })
-		c.costs("three takes, two known windows", cost{inserts: 1, updates: 2, queries: 6, trips: 5}, func() { c.take(c.limiter, true, 1, "a", "b", "d") })
-	})
 }
 
 // A window can be opened if its server responds within half a guard, which is half a scale, but at
@@ -171,42 +169,40 @@ func TestWindowsOnServersFarAway(t *testing.T) {
 	for _, trip := range []time.Duration{1, 20, 100, 200} {
 		for _, scale := range []time.Duration{200, 500, 1000, 10_000, 60_000, 3_600_000} {
 			trip, scale := trip*time.Millisecond, scale*time.Millisecond
-			testkit.Bubble(t, fmt.Sprintf("%v away, scale %v", trip, scale), func(t *testing.T) { testFarAway(t, trip, scale) })
+			testkit.Bubble(t, fmt.Sprintf("%v away, scale %v", trip, scale), func(t *testing.T) {
+				const limit, windows = 2, 4
+				srv := testkit.InMemory(t)
+				limiter := testkit.Limiter[uint16](t, srv)
+				srv.Inject(mockserver.Fault{Delay: trip})
+				hit := func(key string) operation {
+					op := operation{kind: opHit, key: modelKey{key, scale}, n: 1, limit: limit}
+					op.do(t.Context(), limiter, time.Minute)
+					return op
+				}
+				guard := min(scale/2, time.Second)
+				for i := range windows {
+					hit(fmt.Sprint(i)) // so that there are connections
+					first := hit("k")
+					if trip >= guard/2 {
+						require.ErrorContains(t, first.err, fmt.Sprintf("the server responds after %v, and a window of %v takes a response within %v",
+							trip, scale, guard/2))
+						require.True(t, first.notSent)
+						continue
+					}
+					require.True(t, first.allowed, first)
+					require.Equal(t, 2*trip, first.end.Sub(first.start))
+					known := hit("k")
+					require.True(t, known.allowed, known)
+					require.Equal(t, trip, known.end.Sub(known.start))
+					require.False(t, hit("k").allowed)
+					if i == 0 {
+						replaces(t, limiter, operation{kind: opSet, key: modelKey{"set", scale}, n: 7}, guard+6*trip)
+						replaces(t, limiter, operation{kind: opReset, key: modelKey{"reset", scale}}, guard+4*trip)
+					}
+					time.Sleep(scale)
+				}
+			})
 		}
-	}
-}
-
-func testFarAway(t *testing.T, trip, scale time.Duration) {
-	const limit, windows = 2, 4
-	srv := testkit.InMemory(t)
-	limiter := testkit.Limiter[uint16](t, srv)
-	srv.Inject(mockserver.Fault{Delay: trip})
-	hit := func(key string) operation {
-		op := operation{kind: opHit, key: modelKey{key, scale}, n: 1, limit: limit}
-		op.do(t.Context(), limiter, time.Minute)
-		return op
-	}
-	guard := min(scale/2, time.Second)
-	for i := range windows {
-		hit(fmt.Sprint(i)) // so that there are connections
-		first := hit("k")
-		if trip >= guard/2 {
-			require.ErrorContains(t, first.err, fmt.Sprintf("the server responds after %v, and a window of %v takes a response within %v",
-				trip, scale, guard/2))
-			require.True(t, first.notSent)
-			continue
-		}
-		require.True(t, first.allowed, first)
-		require.Equal(t, 2*trip, first.end.Sub(first.start))
-		known := hit("k")
-		require.True(t, known.allowed, known)
-		require.Equal(t, trip, known.end.Sub(known.start))
-		require.False(t, hit("k").allowed)
-		if i == 0 {
-			replaces(t, limiter, operation{kind: opSet, key: modelKey{"set", scale}, n: 7}, guard+6*trip)
-			replaces(t, limiter, operation{kind: opReset, key: modelKey{"reset", scale}}, guard+4*trip)
-		}
-		time.Sleep(scale)
 	}
 }
 

@@ -2,8 +2,14 @@ package transport_test
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"iter"
+	"net"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,4 +100,217 @@ func requireNoGoroutines(t testing.TB) {
 			t.Fatalf("goroutines are left: %s", testkit.Stacks())
 		}
 	}
+}
+
+// A client under load has at most two goroutines for each connection, one for each server, one
+// for the subscriptions of each server, two for each server of a backend and two more while that is
+// swept or kept parked, and one for each key with callers. It has none for a call.
+func TestGoroutinesOfAClientAreBounded(t *testing.T) {
+	const conns, keys, callers = 3, 4, 100
+	srv := mockserver.RunT(t)
+	client := testkit.Connect[uint16](t, srv, throttr.Config{MaxConns: conns, MaxInFlight: 8, StallTimeout: time.Minute})
+	limiter := testkit.NewRateLimit(client.Backend())
+	testkit.Subscribe(t, client, "c")
+	remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Delay: time.Hour})
+	defer remove()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	query := func() { client.Query(ctx, "k") }
+	for i := range callers {
+		all.Go(query)
+		all.Go(func() { limiter.Hit(ctx, fmt.Sprint(i%keys), time.Minute, 1000) })
+	}
+	require.Eventually(t, func() bool { // a call opens another connection if all are busy
+		all.Go(query)
+		return client.Stats().Servers[0].Conns == conns+1
+	}, 5*time.Second, time.Millisecond)
+	own := 0
+	for _, s := range testkit.Stacks() {
+		if !strings.Contains(s, "transport_test.") { // a caller
+			own++
+		}
+	}
+	// The subscription has a connection of its own. A connection may be being made, and a listing under way.
+	const most = 2*(conns+1) + 1 + 1 + 2 + 2 + keys + 2
+	require.LessOrEqual(t, own, most, "with %d callers", 2*callers)
+	cancel()
+	all.Wait()
+	client.Close()
+	requireNoGoroutines(t)
+}
+
+// A connection that is too old is replaced, and stays open until its responses have come. Here
+// they are late. A server never has more than twice Config.MaxConns: calls wait for room.
+func TestReplacedConnectionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{
+			MaxConns: 1, MaxConnAge: time.Second, HealthInterval: 100 * time.Millisecond, StallTimeout: time.Hour,
+		}))
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Delay: 10 * time.Second})
+		ended := testkit.Together(t, 30, func(i int) error {
+			time.Sleep(time.Duration(i) * time.Second)
+			_, _, err := client.Query(t.Context(), "k")
+			return err
+		})
+		most := 0
+		for range 30 {
+			time.Sleep(time.Second)
+			most = max(most, srv.Conns())
+		}
+		ended()
+		require.Equal(t, 2, most)
+	})
+}
+
+// Config.MaxQueued bounds requests that wait to be sent, which ServerStats.Waiting counts, and callers that wait for a
+// connection, or for a listing to end, which ServerStats.Acquiring counts.
+func TestTooManyThatWaitAreRejected(t *testing.T) {
+	const callers, maxQueued = 20, 5
+	type client = throttr.Client[uint16]
+	query := func(ctx context.Context, c *client, _ string) error {
+		_, _, err := c.Query(ctx, "k")
+		return err
+	}
+	for name, test := range map[string]struct {
+		cfg   throttr.Config
+		begin func(srv *mockserver.Server)
+		call  func(ctx context.Context, c *client, key string) error
+		want  []int // in flight, waiting, acquiring
+		under int   // calls that are under way, besides those that wait
+		ends  error // with the deadline
+	}{
+		"requests": {
+			throttr.Config{MaxConns: 1, MaxInFlight: 3},
+			func(srv *mockserver.Server) { srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: time.Second}) },
+			func(ctx context.Context, c *client, key string) error {
+				_, err := c.Insert(ctx, key, 1, testkit.Minute)
+				return err
+			}, []int{3, maxQueued, 0}, 3, nil,
+		},
+		"callers without a connection": {
+			throttr.Config{},
+			func(srv *mockserver.Server) { srv.HoldAccept(true); srv.Disconnect() },
+			query, []int{0, 0, maxQueued}, 0, context.DeadlineExceeded,
+		},
+		"listings": {
+			throttr.Config{MaxConns: 2, StallTimeout: time.Hour},
+			func(srv *mockserver.Server) { srv.Inject(mockserver.Fault{Op: codec.OpConnections, Drop: true}) },
+			func(ctx context.Context, c *client, _ string) error {
+				_, err := testkit.Collect(t, c.Connections(ctx))
+				return err
+			}, []int{0, 0, maxQueued}, 2, context.DeadlineExceeded,
+		},
+	} {
+		testkit.Bubble(t, name, func(t *testing.T) {
+			srv := testkit.InMemory(t)
+			test.cfg.MaxQueued = maxQueued
+			client := testkit.Connect[uint16](t, srv, testkit.Over(srv, test.cfg))
+			inserts := srv.Requests(codec.OpInsert)
+			test.begin(srv)
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			errs := make([]error, callers)
+			var all sync.WaitGroup
+			for i := range errs {
+				all.Go(func() { errs[i] = test.call(ctx, client, fmt.Sprint(i)) })
+				synctest.Wait()
+			}
+			s := client.Stats().Servers[0]
+			require.Equal(t, test.want, []int{s.InFlight, s.Waiting, s.Acquiring})
+			all.Wait()
+			rejected := 0
+			for _, err := range errs {
+				if errors.Is(err, throttr.ErrOverloaded) {
+					require.True(t, testkit.SafeToRetry(err))
+					rejected++
+				} else {
+					require.ErrorIs(t, err, test.ends)
+				}
+			}
+			require.Equal(t, callers-maxQueued-test.under, rejected)
+			s = client.Stats().Servers[0]
+			require.Equal(t, []int{0, 0, 0}, []int{s.InFlight, s.Waiting, s.Acquiring})
+			if name == "requests" {
+				require.Equal(t, callers-rejected, srv.Requests(codec.OpInsert)-inserts)
+			}
+			require.NotErrorIs(t, test.call(ctx, client, "again"), throttr.ErrOverloaded, "there is room again")
+		})
+	}
+}
+
+// minMaxResponse is the smallest Config.MaxResponse.
+const minMaxResponse = 24 << 10
+
+// responding returns a client of a server that responds to one kind of request with response, and counts the bytes that
+// the client reads.
+func responding(t *testing.T, op codec.Op, response []byte, cfg throttr.Config) (*throttr.Client[uint16], *testkit.Traffic) {
+	srv := testkit.InMemory(t)
+	traffic := new(testkit.Traffic)
+	cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		nc, err := srv.Dial(ctx)
+		return traffic.Count(nc), err
+	}
+	client := testkit.Connect[uint16](t, srv, cfg)
+	traffic[mockserver.ToClient].Store(0)
+	srv.Inject(mockserver.Fault{Op: op, Replace: response})
+	return client, traffic
+}
+
+// lastError returns the error that an iteration ends with.
+func lastError[E any](t *testing.T, seq iter.Seq2[E, error]) error {
+	_, err := testkit.Collect(t, seq)
+	return err
+}
+
+// A response, of a kind that the protocol does not bound, announces as many entries as there can be and does not end.
+// The client closes the connection, and has read at most two buffers more than Config.MaxResponse.
+func TestEndlessResponseIsRejected(t *testing.T) {
+	cfg := throttr.Config{MaxResponse: minMaxResponse, MaxRetries: -1} // the bound is that of a connection
+	for op, call := range map[codec.Op]func(c *throttr.Client[uint16]) error{
+		codec.OpList:        func(c *throttr.Client[uint16]) error { return lastError(t, c.List(t.Context())) },
+		codec.OpStats:       func(c *throttr.Client[uint16]) error { return lastError(t, c.KeyStats(t.Context())) },
+		codec.OpConnections: func(c *throttr.Client[uint16]) error { return lastError(t, c.Connections(t.Context())) },
+		codec.OpChannels:    func(c *throttr.Client[uint16]) error { return lastError(t, c.Channels(t.Context())) },
+		codec.OpChannel: func(c *throttr.Client[uint16]) error {
+			_, _, err := c.Channel(t.Context(), "c")
+			return err
+		},
+	} {
+		t.Run(op.String(), func(t *testing.T) {
+			beginning := "\x01" + strings.Repeat("\x01\x00\x00\x00\x00\x00\x00\x00", 2) + strings.Repeat("\xff", 8)
+			if op == codec.OpChannel {
+				beginning = "\x01" + strings.Repeat("\xff", 8)
+			}
+			client, traffic := responding(t, op, append([]byte(beginning), make([]byte, 1<<20)...), cfg)
+			require.ErrorIs(t, call(client), throttr.ErrProtocol)
+			client.Close()
+			require.LessOrEqual(t, traffic[mockserver.ToClient].Load(), int64(minMaxResponse+2*16<<10+1<<10))
+		})
+	}
+}
+
+// The smallest Config.MaxResponse is enough for each fragment that a server sends, and the longest response to CHANNEL
+// that fits a larger one is accepted.
+func TestResponseAsLongAsAllowedIsAccepted(t *testing.T) {
+	longest := make([]codec.ChannelsEntry, 2048/25) // that a server puts into a fragment: it does not count names
+	for i := range longest {
+		longest[i].Name = make([]byte, codec.MaxKey)
+	}
+	response := testkit.Encode(t, codec.ChannelsResponse{Fragments: [][]codec.ChannelsEntry{longest}})
+	client, _ := responding(t, codec.OpChannels, response, throttr.Config{MaxResponse: minMaxResponse})
+	channels, err := testkit.Collect(t, client.Channels(t.Context()))
+	require.NoError(t, err)
+	require.Len(t, channels, len(longest))
+
+	const most = 25 << 10 // more than one read, and less than two
+	fit := make([]codec.Subscriber, (most-9)/40)
+	response = testkit.Encode(t, codec.ChannelResponse{Found: true, Subscribers: fit})
+	client, _ = responding(t, codec.OpChannel, response, throttr.Config{MaxResponse: most})
+	subscribers, ok, err := client.Channel(t.Context(), "c")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Len(t, subscribers, len(fit))
 }
