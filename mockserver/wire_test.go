@@ -179,16 +179,11 @@ func TestRespondsAsTheRealServerDid(t *testing.T) {
 		require.Equal(t, bits/8, rec.ValueSize)
 		require.Len(t, rec.Scenarios, 20)
 		for _, sc := range rec.Scenarios {
-			for _, real := range []bool{false, true} {
-				t.Run(fmt.Sprintf("uint%d/%s/real collector %v", bits, sc.Name, real), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						opts := []mockserver.Option{mockserver.WithValueSize(bits / 8), mockserver.WithAddr("memory", ""), virtual}
-						if real {
-							opts = append(opts, realCollector)
-						}
-						replay(t, mockserver.RunT(t, opts...), sc.Steps)
-					})
-				})
+			for name, option := range map[string]mockserver.Option{"prompt": virtual, "real": realCollector} {
+				subtest(t, fmt.Sprintf("uint%d/%s/%s", bits, sc.Name, name), func(t *testing.T, srv *mockserver.Server) {
+					replay(t, srv, sc.Steps)
+					require.Empty(t, srv.Violations())
+				}, mockserver.WithValueSize(bits/8), virtual, option)
 			}
 		}
 	}

@@ -37,15 +37,14 @@ func (q *modelQueue) push(m Message) (dropped bool) {
 
 // merge removes the gaps that are followed by another one of the same server without a message between them.
 func (q *modelQueue) merge() {
-	for i := 0; i < len(q.items); i++ {
-		for j := i + 1; q.items[i].Gap && j < len(q.items) && q.items[j].Gap; j++ {
-			if q.items[j].Server == q.items[i].Server {
-				q.items = slices.Delete(q.items, i, i+1)
-				i--
-				break
-			}
+	for i, e := range slices.Backward(q.items) {
+		gaps := q.items[i+1:]
+		if end := slices.IndexFunc(gaps, func(o Message) bool { return !o.Gap }); end >= 0 {
+			gaps = gaps[:end]
 		}
-		i = max(i, -1)
+		if e.Gap && slices.ContainsFunc(gaps, func(o Message) bool { return o.Server == e.Server }) {
+			q.items = slices.Delete(q.items, i, i+1)
+		}
 	}
 }
 

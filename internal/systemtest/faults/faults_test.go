@@ -36,21 +36,34 @@ var faults = []fault{
 	{name: "none", begin: func(*scenario) func() { return nil }},
 	{name: "responses delayed by 50 ms", begin: inject(mockserver.Fault{Delay: 50 * time.Millisecond})},
 	{name: "responses delayed beyond the deadline", begin: inject(mockserver.Fault{Delay: 333 * time.Millisecond})},
-	{name: "responses split into bytes", begin: split},
+	{name: "responses split into bytes", begin: func(s *scenario) func() {
+		s.srv.Split(1)
+		return func() { s.srv.Split(0) }
+	}},
 	{name: "all responses dropped", begin: inject(mockserver.Fault{Drop: true})},
 	{name: "each 50th response dropped", begin: injectEach50th(mockserver.Fault{Drop: true}), shifts: true},
 	{name: "all responses duplicated", begin: inject(mockserver.Fault{Duplicate: true}), shifts: true},
 	{name: "each 50th response duplicated", begin: injectEach50th(mockserver.Fault{Duplicate: true}), shifts: true},
 	{name: "garbage instead of a response", begin: inject(mockserver.Fault{Replace: []byte{0xde, 0xad, 0xbe, 0xef}})},
-	{name: "an unsolicited response", begin: sendUnsolicited},
+	{name: "an unsolicited response", begin: func(s *scenario) func() {
+		time.Sleep(roundLength / 2) // between the rounds, when no call is in progress
+		return s.every(roundLength, func() { s.srv.Send([]byte{1}) })
+	}},
 	{name: "connections half-open", begin: func(s *scenario) func() { return s.every(roundLength, s.srv.HalfOpen) }},
-	{name: "connections refused", begin: refuse},
+	{name: "connections refused", begin: func(s *scenario) func() {
+		s.srv.Refuse(true)
+		s.srv.Disconnect()
+		return func() { s.srv.Refuse(false) }
+	}},
 	{name: "connections end", begin: func(s *scenario) func() { return s.every(roundLength, s.srv.Disconnect) }},
 	{name: "connections end after 400 bytes from the client", begin: cut(mockserver.FromClient, 400)},
 	{name: "connections end after 40 bytes to the client", begin: cut(mockserver.ToClient, 40)},
 	{name: "restart with data", begin: restart(true)},
 	{name: "restart without data", begin: restart(false)},
-	{name: "restart with another value size", begin: changeValueSize},
+	{name: "restart with another value size", begin: func(s *scenario) func() {
+		require.NoError(s, s.srv.Recompile(1))
+		return func() { require.NoError(s, s.srv.Recompile(2)) }
+	}},
 	{name: "a storm of EVENTs", begin: func(s *scenario) func() { return s.every(time.Millisecond, s.publish(20)) }},
 	{
 		name: "more than 1024 responses outstanding", begin: func(s *scenario) func() { return s.every(roundLength, s.publish(1500)) },
@@ -92,33 +105,11 @@ func cut(d mockserver.Direction, after int) func(*scenario) func() {
 	}
 }
 
-func split(s *scenario) func() {
-	s.srv.Split(1)
-	return func() { s.srv.Split(0) }
-}
-
-// sendUnsolicited sends statuses between the rounds, when no call is in progress.
-func sendUnsolicited(s *scenario) func() {
-	time.Sleep(roundLength / 2)
-	return s.every(roundLength, func() { s.srv.Send([]byte{1}) })
-}
-
-func refuse(s *scenario) func() {
-	s.srv.Refuse(true)
-	s.srv.Disconnect()
-	return func() { s.srv.Refuse(false) }
-}
-
 func restart(keepData bool) func(*scenario) func() {
 	return func(s *scenario) func() {
 		require.NoError(s, s.srv.Restart(keepData))
 		return nil
 	}
-}
-
-func changeValueSize(s *scenario) func() {
-	require.NoError(s, s.srv.Recompile(1))
-	return func() { require.NoError(s, s.srv.Recompile(2)) }
 }
 
 // TestNoFaultCausesWrongRepeatedOrLateCalls subjects each workload to each fault. It fails if a
@@ -127,9 +118,8 @@ func changeValueSize(s *scenario) func() {
 func TestNoFaultCausesWrongRepeatedOrLateCalls(t *testing.T) {
 	for _, w := range workloads {
 		for _, f := range faults {
-			t.Run(w.name+"/"+f.name, func(t *testing.T) {
-				var r result
-				synctest.Test(t, func(t *testing.T) { r = newScenario(t, f).run(f, w) })
+			testkit.Bubble(t, w.name+"/"+f.name, func(t *testing.T) {
+				r := newScenario(t, f).run(f, w)
 				t.Logf("%+v", r)
 				if f.shifts && !w.hits { // no hit is decided by the response to another
 					r.wrong = 0
