@@ -31,11 +31,15 @@ const (
 	hit verb = iota
 	take
 	charge
-	peek // in checks only
+	peek    // in checks only
+	reserve // takes that are settled later
+	wait    // the same, when it is their turn
 )
 
 // String returns the name of the call.
-func (v verb) String() string { return [...]string{"hit", "take", "charge", "peek"}[v] }
+func (v verb) String() string {
+	return [...]string{"hit", "take", "charge", "peek", "reserve", "wait"}[v]
+}
 
 // call makes a call of a backend, and sets res, which is zero, to the decision.
 func (v verb) call(ctx context.Context, b Backend, key string, l *Limit, n uint64, res *Result) error {

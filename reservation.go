@@ -16,8 +16,8 @@ import (
 // happens.
 type Reservation struct {
 	limiter *RateLimit
-	call    string
 	settled atomic.Bool // or nothing was granted
+	call    verb        // reserve or wait
 	takes   []Take
 	results []Result
 	counts  []counted
@@ -37,17 +37,14 @@ type counted struct {
 	id   int64   // of the window
 }
 
-// reserve makes takes, all or none, at once or, if it waits, when it is their turn.
-func (r *RateLimit) reserve(ctx context.Context, waits bool, takes []Take) (rv *Reservation, ok bool, err error) {
-	rv = &Reservation{limiter: r, call: "reserve"}
-	if waits {
-		rv.call = "wait"
-	}
+// reserve makes takes, all or none, at once or, if the call is wait, when it is their turn.
+func (r *RateLimit) reserve(ctx context.Context, call verb, takes []Take) (rv *Reservation, ok bool, err error) {
+	rv = &Reservation{limiter: r, call: call}
 	t := takings.Get().(*taking)
-	t.waits = waits
+	t.waits = call == wait
 	t.takes = rv.room.takes[:0]
 	t.results = rv.room.results[:0]
-	t.begin(rv.call, takes)
+	t.begin(call.String(), takes)
 	if err := r.decideAll(ctx, t); err != nil {
 		return nil, false, err
 	}
@@ -95,7 +92,7 @@ func (t *taking) counted(at int) counted {
 //
 // A process that ends before it settles a reservation leaves it counted until the window ends.
 func (r *RateLimit) Reserve(ctx context.Context, takes ...Take) (rv *Reservation, ok bool, err error) {
-	return r.reserve(ctx, false, takes)
+	return r.reserve(ctx, reserve, takes)
 }
 
 // Results returns the results of the takes, in their order.
@@ -155,7 +152,7 @@ func (v *Reservation) settle(ctx context.Context, used []uint64) error {
 	})
 	for i := range v.takes {
 		x := &v.takes[i]
-		e := Event{Kind: EventSettled, Call: v.call, Key: x.Key, Limit: x.Limit, N: used[i], Reserved: x.N,
+		e := Event{Kind: EventSettled, Call: v.call.String(), Key: x.Key, Limit: x.Limit, N: used[i], Reserved: x.N,
 			Result: Result{Limit: limits.Capacity(&x.Limit)}, Duration: time.Since(begun)}
 		if at := indexOf(v.index, i); at >= 0 {
 			e.Err = errs[at]

@@ -89,7 +89,7 @@ func (r *RateLimit) Wait(ctx context.Context, key string, limit Limit, n uint64)
 // denies them makes WaitAll continue until the store is back. WaitAll sleeps by real time, also if the
 // backend has a clock of its own: test it with [testing/synctest].
 func (r *RateLimit) WaitAll(ctx context.Context, takes ...Take) (*Reservation, error) {
-	rv, _, err := r.reserve(ctx, true, takes)
+	rv, _, err := r.reserve(ctx, wait, takes)
 	return rv, err
 }
 
