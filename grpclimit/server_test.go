@@ -253,6 +253,10 @@ func TestStockClientRetriesWhenTheServerSays(t *testing.T) {
 }
 
 func TestMessagesOfAStreamAreCounted(t *testing.T) {
+	synctest.Test(t, testMessages) // in which no time passes
+}
+
+func testMessages(t *testing.T) {
 	messages := throttr.Limit{Name: "bytes", Max: 10, Scale: time.Minute}
 	s := newSite(t, grpclimit.Config{
 		Methods:  map[string][]throttr.Limit{chat: {{Name: "minute", Max: 3, Scale: time.Minute}}}, // not of its messages
@@ -504,7 +508,13 @@ func TestNewServerRefusesInvalidConfig(t *testing.T) {
 		"no Header":             {Limits: minute, Addr: admission.AddrConfig{Hops: 1}},
 		"has no name":           {Limits: minute, Messages: []throttr.Limit{{Max: 1, Scale: time.Second}}},
 		`Methods has "Say", which is neither a method`: {Limits: minute, Methods: map[string][]throttr.Limit{"Say": minute}},
-		`two limits are named "minute" (of /a.B/C)`:    {Limits: minute, Methods: map[string][]throttr.Limit{"/a.B/C": append(minute, minute...)}},
+		`has "/Say"`: {Limits: minute, Methods: map[string][]throttr.Limit{"/Say": minute}},
+		`two limits are named "minute" (of /a.B/C)`: {Limits: minute, Methods: map[string][]throttr.Limit{"/a.B/C": append(minute, minute...)}},
+		`"b" has no key of its own, as others have (of /a.B/C)`: {
+			Limits: minute, Plan: func(context.Context, grpclimit.Call) (*admission.Plan, error) { return nil, nil },
+			KeyOf:   map[string]grpclimit.KeyFunc{"minute": grpclimit.Everyone},
+			Methods: map[string][]throttr.Limit{"/a.B/C": {{Name: "b", Max: 3, Scale: time.Minute}}},
+		},
 	} {
 		_, err := grpclimit.NewServer(limiter, cfg)
 		require.ErrorIs(t, err, throttr.ErrConfig, text)

@@ -35,7 +35,11 @@ func TestAResponseDecidesWhatIsGivenBack(t *testing.T) {
 			http.NewResponseController(w).Flush()
 			w.WriteHeader(500)
 		}, 200},
-		"no such status":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(1000) }, 500},
+		"no such status": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(1000) }, 500},
+		"a panic in a body": {func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "x")
+			panic(http.ErrAbortHandler)
+		}, 200},
 		"a panic":           {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 500},
 		"a panic after 200": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200); panic(http.ErrAbortHandler) }, 200},
 		"hijacked": {func(w http.ResponseWriter, _ *http.Request) {

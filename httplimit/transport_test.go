@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,8 @@ type api struct {
 	twice   func(n int) bool          // whether it is sent on two connections
 	respond func(r *http.Request, n int) *http.Response
 
+	sent atomic.Int64 // bytes of bodies
+
 	mu       sync.Mutex // guards what follows
 	requests int
 	arrivals []time.Time
@@ -50,7 +53,8 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 		a.send(r, n)
 	}
 	if r.Body != nil {
-		io.Copy(io.Discard, r.Body)
+		sent, _ := io.Copy(io.Discard, r.Body)
+		a.sent.Add(sent)
 		r.Body.Close()
 	}
 	res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}}
@@ -419,6 +423,7 @@ func TestTransportRepeatsWhatIsSafe(t *testing.T) {
 				waited := float64(test.tries-1) * test.after
 				require.InDelta(t, 1.05*waited, time.Since(begun).Seconds(), 0.055*waited, "it does not wait for itself")
 				require.Equal(t, 1, server.open, "only that of the response")
+				require.True(t, test.body == nil || server.sent.Load() == int64(test.tries), "the body is sent again")
 				res.Body.Close()
 				fl.got(t, 1)
 				require.GreaterOrEqual(t, time.Since(begun), time.Hour, "it counts once")
@@ -490,7 +495,7 @@ func TestTransportCountsWhatItReturns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := &api{respond: func(*http.Request, int) *http.Response { return respond(429, "Retry-After", test.retryAfter) }}
 			cfg := httplimit.TransportConfig{Base: server, Retries: 1, Limits: []throttr.Limit{{Max: 3, Scale: time.Hour}},
-				Cost:   func(*http.Request, throttr.Limit) uint64 { return 2 },
+				Cost:   func(_ *http.Request, l throttr.Limit) uint64 { return l.Max - 1 },
 				Actual: func(*http.Response, throttr.Limit, uint64) uint64 { return 1 }}
 			withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)

@@ -327,6 +327,10 @@ func TestPlacesInFlightAreMetrics(t *testing.T) {
 		require.Zero(t, tel.figures()["throttr.inflight.outages"])
 		observer(t.Context(), inflight.Event{Kind: inflight.Failed, Limit: limit, Waited: 7 * time.Second})
 		observer(t.Context(), inflight.Event{Kind: inflight.Lost, Limit: limit, Held: 9 * time.Second})
+		for _, l := range []inflight.Limit{{Name: "none"}, {Name: "all", Max: throttr.Unlimited}} {
+			observer(t.Context(), inflight.Event{Kind: inflight.Acquired, Limit: l, InUse: 3})
+		}
+		require.Len(t, tel.metrics()["throttr.inflight.used"].Data.(metricdata.Histogram[float64]).DataPoints, 1, "the exports")
 		got = tel.figures()
 		require.Equal(t, []int64{1, 7, 9}, []int64{got["throttr.inflight.callsfailed"], got["throttr.inflight.waitedfailed"], got["throttr.inflight.heldlost"]})
 		require.NoError(t, r.Unregister())
