@@ -139,6 +139,7 @@ func TestShadowLimitsBesideOthers(t *testing.T) {
 		require.EqualValues(t, 5, count(strict))
 		require.NoError(t, rv.Cancel(ctx))
 		require.EqualValues(t, 4, count(strict))
+		require.Equal(t, "wait", seen.events[3].Call, "of what is settled")
 		seen.events = nil
 		all := throttr.Limit{Name: "all", Max: throttr.Unlimited, Scale: time.Minute, Shadow: true} // no store is asked
 		require.NoError(t, reserve(t, limiter, all.For("k", 9), strict.For("k", 1)).Commit(ctx, 5, 3))

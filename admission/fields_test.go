@@ -206,5 +206,6 @@ func TestFieldsOfCalendarLimitsHaveTheLengthAndEndOfTheirWindows(t *testing.T) {
 		require.Equal(t, `"minute";q=3;w=60, "day";q=2;w=86400, "month";q=2;w=`+step.policy, d.PolicyField())
 		require.Equal(t, step.limit, d.LimitField())
 		require.Equal(t, step.after, d.RetryAfterField())
+		require.Equal(t, step.policy, fmt.Sprintf("%.0f", d.Outcomes[2].Scale.Seconds()))
 	}
 }
