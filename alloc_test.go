@@ -24,6 +24,7 @@ func TestTakesInMemoryAllocateLittle(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	longer := throttr.Limit{Name: "a", Max: 1 << 40, Scale: 2 * time.Hour, Algorithm: throttr.TokenBucket}
+	month := throttr.Limit{Name: "quota", Max: 1 << 40, Calendar: throttr.Month, Zone: "Europe/Berlin"}
 	require.Zero(t, testing.AllocsPerRun(1000, func() { l.TakeAll(ctx, limit.For("k", 1), longer.For("k", 1)) }))
 	observed := throttr.NewRateLimit(memory.New(), throttr.WithPolicy(throttr.AllowHits), throttr.WithFallback(memory.New()),
 		throttr.WithObserver(func(context.Context, throttr.Event) {}))
@@ -35,6 +36,7 @@ func TestTakesInMemoryAllocateLittle(t *testing.T) {
 		"named, denied": func() { observed.Take(ctx, "k", throttr.Limit{Name: "b", Max: 1, Scale: time.Hour}, 1) },
 		"observed":      func() { observed.Take(ctx, "k", limit, 1) },
 		"denied":        func() { l.Take(ctx, "k", throttr.Limit{Max: 1, Scale: time.Hour}, 1) },
+		"calendar":      func() { l.Take(ctx, "k", month, 1) },
 		"three":         func() { l.TakeAll(ctx, limit.For("k", 1), longer.For("k", 1), limit.For("l", 1)) },
 	} {
 		require.Zero(t, testing.AllocsPerRun(1000, take), name)

@@ -89,7 +89,7 @@ func New(opts ...Option) *Backend {
 }
 
 // shardsFor returns the number of shards for maxKeys keys: a power of two. With few keys for each, the first would be
-// full long before all of them are. With more than callers at a time need, none would stay in a processor's cache.
+// full long before all of them are. More than the processors use at a time only need room in their caches.
 func shardsFor(maxKeys int) int {
 	shards := 1
 	for shards < min(maxShards, 32*runtime.GOMAXPROCS(0)) && maxKeys/(2*shards) >= 1024 {

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"hash/maphash"
@@ -99,7 +100,9 @@ func (r *row) is(k *id, l *window.Limit) bool {
 	case l.Calendar == 0:
 		return r.Scale == l.Scale && string(r.text[r.length:]) == l.Name
 	}
-	return r.limit() == limits.Identity(l)
+	of := limits.Identity(l)
+	name, zone, _ := bytes.Cut(r.text[r.length:], []byte{0})
+	return r.unit == of.Calendar && r.startDay == of.StartDay && string(name) == of.Name && string(zone) == of.Zone
 }
 
 // limit returns what the record is for.
