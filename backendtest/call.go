@@ -42,8 +42,8 @@ var counting = map[method]func(b window.Backend, ctx context.Context, key string
 // call is a call of a backend, as data. Which fields it has depends on the method.
 type call struct {
 	method
-	second      bool // of the second client
-	window.Take      // its Key, Limit and N
+	client      int // the number of the client
+	window.Take     // its Key, Limit and N
 	id          int64
 	scales      []time.Duration                   // of Delete
 	takes       []window.Take                     // of TakeAll
@@ -136,7 +136,7 @@ func (c call) String() string {
 		args = fmt.Sprintf("%.40q", c.keys)
 	}
 	text := fmt.Sprintf("%s(%s)", c.method, args)
-	if c.second {
+	if c.client > 0 {
 		text += " by the second client"
 	}
 	return text

@@ -20,8 +20,7 @@ func testOppositeOrder(s *suite) {
 		orders := [][]window.Take{{a, b}, {b, a}}
 		var grants atomic.Int64
 		concurrently(16, func(i int) {
-			second := s.clients()[i/2%len(s.clients())]
-			if s.try(call{method: takeAll, takes: orders[i%2], second: second}).ok {
+			if s.try(call{method: takeAll, takes: orders[i%2], client: i / 2 % len(s.backends)}).ok {
 				grants.Add(1)
 			}
 		})
@@ -41,15 +40,14 @@ func testStorms(s *suite) {
 	if !s.has(giveBack) {
 		return
 	}
-	one := []bool{false}
-	c.on("keep").holders(one).storm(false)
-	c.on("give back").holders(one).storm(true)
-	c.on("all clients").holders(s.clients()).storm(true)
+	c.on("keep").holders(1).storm(false)
+	c.on("give back").holders(1).storm(true)
+	c.on("all clients").holders(len(s.backends)).storm(true)
 }
 
 // hits hits keys. The limit of each is granted, and what is denied counts, too.
 func (c count) hits(keys int) {
-	key := func(i int) count { return c.on(fmt.Sprint(c.key, i%keys)).by(c.clients()[i%len(c.clients())]) }
+	key := func(i int) count { return c.on(fmt.Sprint(c.key, i%keys)).by(i % len(c.backends)) }
 	granted := make([]atomic.Uint64, keys)
 	concurrently(storm, func(i int) {
 		if a := key(i).try(hit, 1); !a.Refused && a.Count <= c.limit.Max {
@@ -75,7 +73,7 @@ func (c count) reached(n uint64) bool { return n == c.limit.Max || n < c.limit.M
 
 // counts fails the test unless each client finds a count between two numbers.
 func (c count) counts(least, most uint64) {
-	for _, client := range c.clients() {
+	for client := range c.backends {
 		n := c.by(client).try(peek, 0).Count
 		c.expect(n >= least && n <= most || c.Failed(), "the count of %q is %d, want %d to %d", c.key, n, least, most)
 	}
@@ -85,19 +83,19 @@ func (c count) counts(least, most uint64) {
 // fails.
 type holders struct {
 	count
-	clients []bool // by which they call
+	clients int // how many they call by
 
 	mu   sync.Mutex       // guards what follows
 	held map[int64]uint64 // by window
 	lost int              // calls of GiveBack that have returned false
 }
 
-func (c count) holders(clients []bool) *holders {
+func (c count) holders(clients int) *holders {
 	return &holders{count: c, clients: clients, held: map[int64]uint64{}}
 }
 
 // calls returns the calls of a goroutine.
-func (h *holders) calls(i int) count { return h.by(h.clients[i%len(h.clients)]) }
+func (h *holders) calls(i int) count { return h.by(i % h.clients) }
 
 // take makes a take, or a charge, and returns what gives it back if it is granted.
 func (h *holders) take(m method, i int, n uint64) (back call, granted bool) {
@@ -157,8 +155,8 @@ func (h *holders) storm(gives bool) {
 // of each window, up to the limit is held. Then all clients do so, which tell windows apart in different ways.
 func testEndings(s *suite) {
 	c := s.count("ends").upTo(s.bounded(20))
-	c.holders([]bool{false}).endings(!s.Algorithm.Rolling())
-	c.on("all clients").in(time.Hour).holders(s.clients()).endings(false)
+	c.holders(1).endings(!s.Algorithm.Rolling())
+	c.on("all clients").in(time.Hour).holders(len(s.backends)).endings(false)
 }
 
 // endings takes, gives most of it back a little later, and ends windows: by calls, and maybe by advancing the clock.

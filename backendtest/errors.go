@@ -32,17 +32,17 @@ func (s *suite) present() []method {
 
 // testMethods compares the methods of a backend with those that its Subject leaves out.
 func testMethods(s *suite) {
-	for _, second := range s.clients() {
-		c := s.count("k").by(second)
+	for client, backend := range s.backends {
+		c := s.count("k").by(client)
 		for _, m := range methods {
-			err := c.example(m).of(s.Context(), s.backend(second)).err
+			err := c.example(m).of(s.Context(), backend).err
 			why, without := s.Without[string(m)]
 			switch unsupported := errors.Is(err, window.ErrUnsupported); {
 			case unsupported && !without:
 				s.Errorf("%s of %T returns error %v, and Subject.Without does not name it: is it missing, or misspelt?",
-					m, s.backend(second), err)
+					m, backend, err)
 			case !unsupported && without:
-				s.Errorf("%T has a method %s, although Subject.Without names it", s.backend(second), m)
+				s.Errorf("%T has a method %s, although Subject.Without names it", backend, m)
 			case without && why == "":
 				s.Errorf("Subject.Without has no reason for %s", m)
 			case err != nil && !without:

@@ -160,7 +160,7 @@ func testPlacesAtOnce(s *suite) {
 		claim := func(wants ...window.Want) (n uint64) {
 			c.Seq++
 			c.Wants = wants
-			p := s.try(call{method: exchange, second: s.clients()[i%len(s.clients())],
+			p := s.try(call{method: exchange, client: i % len(s.backends),
 				claims: []window.Claim{c}}).places[0]
 			s.expect(!p.Lost && !p.Late && p.Used <= most, "a claim returns %+v", p)
 			for j, token := range p.Tokens {
@@ -199,7 +199,7 @@ func testFlightModel(s *suite) {
 			if r.IntN(4) == 0 {
 				s.Clock.Advance(time.Duration(r.Int64N(int64(s.lease())/4)).Truncate(time.Millisecond) + s.precision())
 			}
-			both, made := call{method: exchange, second: s.clients()[r.IntN(len(s.clients()))]}, []*window.Claim{}
+			both, made := call{method: exchange, client: r.IntN(len(s.backends))}, []*window.Claim{}
 			for _, of := range r.Perm(3)[:2] {
 				c := &claims[of][r.IntN(3)]
 				vary(c, r)

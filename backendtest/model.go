@@ -96,7 +96,7 @@ func (s *suite) want(m made, at int64) window.Window {
 		return s.wantOfHit(m, at)
 	}
 	w := r.call(algorithm.Take, l, n, at)
-	if w.Refused && s.MayLose && s.two {
+	if w.Refused && s.MayLose && s.clients > 1 {
 		s.adopt(m, &m.Take)
 		w = m.Window
 		w.ID = r.ID
@@ -147,7 +147,7 @@ func (s *suite) takesAll(m made) {
 		}
 	}
 	for i, sum := range of {
-		if !granted && s.SkipsDenied && s.two {
+		if !granted && s.SkipsDenied && s.clients > 1 {
 			s.adopt(m, &sums[sum])
 		} else {
 			s.compare(m, &sums[sum], m.windows[i], wants[sum])
@@ -160,7 +160,7 @@ func (s *suite) takesAll(m made) {
 // larger. What the take returns may be what the client has known.
 func (s *suite) adopt(m made, t *window.Take) {
 	s.Helper()
-	look := made{call: call{method: peek, second: m.second, Take: t.Limit.For(t.Key, 0)}, before: m.before}
+	look := made{call: call{method: peek, client: m.client, Take: t.Limit.For(t.Key, 0)}, before: m.before}
 	look.answer = s.try(look.call)
 	look.now = s.now()
 	r := s.record(t)
@@ -234,7 +234,7 @@ func (s *suite) givesBack(m made) {
 	}
 	r := s.record(&m.Take)
 	by := algorithm.RuleOf(&m.Limit)
-	if want := by.GiveBack(&r.Record, at(m.now), r.ids[clientID{m.second, m.id}], m.N); m.ok != want {
+	if want := by.GiveBack(&r.Record, at(m.now), r.ids[clientID{m.client, m.id}], m.N); m.ok != want {
 		s.wrong(m, &m.Take, fmt.Sprintf("it returns %v, want %v", m.ok, want))
 	}
 }
@@ -272,7 +272,7 @@ func (s *suite) compare(m made, t *window.Take, got, want window.Window) {
 				fmt.Sprintf("the time, which is %v, and Left, %v", time.Unix(0, m.now).UTC(), got.Left))
 		}
 	}
-	if id := (clientID{m.second, got.ID}); t.Limit.Algorithm.Rolling() {
+	if id := (clientID{m.client, got.ID}); t.Limit.Algorithm.Rolling() {
 		if _, known := r.ids[id]; !known || !got.Refused && slices.Contains([]method{hit, take, takeAll}, m.method) {
 			r.ids[id] = want.ID
 		}
@@ -288,7 +288,7 @@ func (s *suite) compare(m made, t *window.Take, got, want window.Window) {
 
 // identify returns what is wrong with the ID of a fixed window. A backend that MayLose may give it another one.
 func (s *suite) identify(m made, r *record, got, want window.Window) string {
-	id := clientID{m.second, got.ID}
+	id := clientID{m.client, got.ID}
 	was, known := r.ids[id]
 	switch {
 	case want.Left == 0 && got.ID != 0:
@@ -301,7 +301,7 @@ func (s *suite) identify(m made, r *record, got, want window.Window) string {
 		return fmt.Sprintf("ID is %d, which is that of an earlier window", got.ID)
 	case !known && !s.MayLose:
 		for other, is := range r.ids {
-			if other.second == m.second && is == want.ID {
+			if other.client == m.client && is == want.ID {
 				return fmt.Sprintf("ID is %d, and was %d when the window opened", got.ID, other.id)
 			}
 		}

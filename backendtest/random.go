@@ -24,12 +24,12 @@ type walk struct {
 }
 
 // random makes random calls, and advances the clock in between.
-func (s *suite) random(seeds uint64, steps int, two bool) {
-	s.two = two
+func (s *suite) random(seeds uint64, steps, clients int) {
+	s.clients = clients
 	for seed := range seeds {
 		w := walk{suite: s, Rand: rand.New(rand.NewPCG(seed, 6))}
 		for range 10 {
-			w.counts = append(w.counts, w.newCount(fmt.Sprintf("%d/%v ", seed, two)))
+			w.counts = append(w.counts, w.newCount(fmt.Sprintf("%d/%d ", seed, clients)))
 		}
 		for step := range steps {
 			c := w.any()
@@ -54,7 +54,7 @@ func (w *walk) scale() time.Duration { return []time.Duration{100, 1000, 60_000}
 
 // any returns calls of a client of one of the counts.
 func (w *walk) any() count {
-	return w.vary(w.counts[w.IntN(len(w.counts))].by(w.two && w.IntN(2) == 0))
+	return w.vary(w.counts[w.IntN(len(w.counts))].by(w.IntN(w.clients)))
 }
 
 // vary returns calls of the same count: with any Max, or of a token bucket, with any Burst, or with another name for
@@ -106,7 +106,7 @@ func (w *walk) step(c count) {
 		w.changeRates()
 		w.look(c)
 	case deleteAll:
-		if w.two {
+		if w.clients > 1 {
 			return // one of several clients may not know all names
 		}
 		all := c.call(deleteAll, 0)
@@ -114,7 +114,7 @@ func (w *walk) step(c count) {
 		w.do(all)
 		w.look(c)
 	case list:
-		all := call{method: list, second: c.second}
+		all := call{method: list, client: c.client}
 		if w.IntN(2) == 0 {
 			all.keys = []string{c.key}
 		}
@@ -139,7 +139,7 @@ func (w *walk) changeRates() {
 // look looks at all counts, by a client.
 func (w *walk) look(by count) {
 	for _, c := range w.counts {
-		c.by(by.second).do(peek, 0)
+		c.by(by.client).do(peek, 0)
 	}
 }
 
@@ -159,30 +159,30 @@ func (w *walk) again(c call) answer {
 // take makes a take, and keeps what gives it back.
 func (w *walk) take(c call) {
 	if a := w.again(c); !a.Refused {
-		w.held = append(w.held, call{method: giveBack, Take: c.Take, id: a.ID, second: c.second})
+		w.held = append(w.held, call{method: giveBack, Take: c.Take, id: a.ID, client: c.client})
 	}
 }
 
 // takeSome takes of some counts, of which one may be there more than once.
 func (w *walk) takeSome(c count) {
-	if !w.has(takeAll) || w.two && w.Algorithm.Rolling() {
+	if !w.has(takeAll) || w.clients > 1 && w.Algorithm.Rolling() {
 		w.take(c.call(take, 1+w.Uint64N(4)))
 		return
 	}
-	all := call{method: takeAll, second: c.second}
+	all := call{method: takeAll, client: c.client}
 	for range 2 + w.IntN(3) {
 		all.takes = append(all.takes, c.take(1+w.Uint64N(4)))
 		if w.IntN(4) > 0 {
-			c = w.any().by(c.second)
+			c = w.any().by(c.client)
 		}
 		c = w.vary(c)
 	}
 	a := w.do(all)
 	for i, t := range all.takes {
 		if a.ok {
-			w.held = append(w.held, call{method: giveBack, Take: t, id: a.windows[i].ID, second: c.second})
+			w.held = append(w.held, call{method: giveBack, Take: t, id: a.windows[i].ID, client: c.client})
 		} else {
-			w.do(call{method: peek, Take: t, second: c.second})
+			w.do(call{method: peek, Take: t, client: c.client})
 		}
 	}
 }
@@ -197,7 +197,7 @@ func (w *walk) giveBack() {
 	c.N = 1 + w.Uint64N(c.N)
 	other := w.any()
 	ids := other.record().ids // counts may have equal IDs
-	if w.IntN(8) == 0 && ids[clientID{false, c.id}] == 0 && ids[clientID{true, c.id}] == 0 {
+	if w.IntN(8) == 0 && ids[clientID{0, c.id}] == 0 && ids[clientID{1, c.id}] == 0 {
 		c.Key = other.key
 		c.Limit = other.limit
 	} else {
@@ -205,6 +205,6 @@ func (w *walk) giveBack() {
 	}
 	w.do(c)
 	c.method = peek
-	c.second = w.two && w.IntN(2) == 0
+	c.client = w.IntN(w.clients)
 	w.do(c)
 }

@@ -17,7 +17,7 @@ type record struct {
 
 // clientID is the ID of a window. Two clients tell windows apart by IDs of their own.
 type clientID struct {
-	second bool
+	client int
 	id     int64
 }
 

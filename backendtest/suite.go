@@ -33,8 +33,8 @@ var properties = []property{
 	{"numbers can be large", testLargest, nil},
 	{"the loop of a list may call the backend, and end early", testLoops, []need{have(list, take)}},
 	{"vectors", testVectors, []need{have(giveBack)}},
-	{"random calls agree with a model", func(s *suite) { s.random(6, 500, false) }, nil},
-	{"random calls of two clients agree with a model", func(s *suite) { s.random(3, 1000, true) }, []need{twoClients}},
+	{"random calls agree with a model", func(s *suite) { s.random(6, 500, 1) }, nil},
+	{"random calls of two clients agree with a model", func(s *suite) { s.random(3, 1000, 2) }, []need{twoClients}},
 	{"concurrent takes and give-backs leave what is held", testStorms, nil},
 	{"of takes in opposite order one is granted", testOppositeOrder, []need{have(takeAll)}},
 	{"windows that end under concurrent takes exceed no limit", testEndings,
@@ -70,8 +70,9 @@ func run(t *testing.T, start func(t *testing.T) Subject, in func(*testing.T, fun
 type suite struct {
 	*testing.T
 	Subject
-	two  bool          // clients make random calls
-	unit time.Duration // a millisecond of the tests, which is longer if the backend has no short scales
+	backends []window.Backend // of each client
+	clients  int              // how many make random calls
+	unit     time.Duration    // a millisecond of the tests, which is longer if the backend has no short scales
 	// The model has:
 	counts map[window.Take]*record // by identityOf
 	ledger *ledger.Ledger          // of places in flight
@@ -80,7 +81,10 @@ type suite struct {
 
 func newSuite(t *testing.T, subject Subject) *suite {
 	subject.Algorithm = cmp.Or(subject.Algorithm, window.FixedWindow)
-	s := &suite{T: t, Subject: subject, unit: time.Millisecond}
+	s := &suite{T: t, Subject: subject, backends: []window.Backend{subject.Backend}, unit: time.Millisecond}
+	if s.Second != nil {
+		s.backends = append(s.backends, s.Second)
+	}
 	start := s.Clock.Now()
 	s.ledger = ledger.New(1024, func() time.Duration { return s.Clock.Now().Sub(start) })
 	s.counts = map[window.Take]*record{}
@@ -96,26 +100,10 @@ func newSuite(t *testing.T, subject Subject) *suite {
 	return s
 }
 
-// backend returns the backend of a client.
-func (s *suite) backend(second bool) window.Backend {
-	if second {
-		return s.Second
-	}
-	return s.Backend
-}
-
-// clients returns which clients there are.
-func (s *suite) clients() []bool {
-	if s.Second == nil {
-		return []bool{false}
-	}
-	return []bool{false, true}
-}
-
 // try makes a call that must not fail. One that fails is granted nothing for sure.
 func (s *suite) try(c call) answer {
 	s.Helper()
-	a := c.of(s.Context(), s.backend(c.second))
+	a := c.of(s.Context(), s.backends[c.client])
 	if a.err != nil {
 		s.Errorf("%v: error %v", c, a.err)
 		a.Refused = true
@@ -165,12 +153,12 @@ type count struct {
 	*suite
 	key    string
 	limit  window.Limit
-	second bool // by the second client
+	client int // by which it is called
 }
 
 // count returns calls of a key and a limit of 10 in a minute.
 func (s *suite) count(key string) count {
-	return count{s, key, window.Limit{Max: 10, Scale: 60_000 * s.unit, Algorithm: s.Algorithm}, false}
+	return count{s, key, window.Limit{Max: 10, Scale: 60_000 * s.unit, Algorithm: s.Algorithm}, 0}
 }
 
 func (c count) on(key string) count          { c.key = key; return c }
@@ -178,11 +166,11 @@ func (c count) named(name string) count      { c.limit.Name = name; return c }
 func (c count) in(scale time.Duration) count { c.limit.Scale = scale; return c }
 func (c count) upTo(most uint64) count       { c.limit.Max = most; return c }
 func (c count) withBurst(burst uint64) count { c.limit.Burst = burst; return c }
-func (c count) by(second bool) count         { c.second = second; return c }
+func (c count) by(client int) count          { c.client = client; return c }
 func (c count) of(a window.Algorithm) count  { c.limit.Algorithm = a; return c }
 func (c count) take(n uint64) window.Take    { return c.limit.For(c.key, n) }
 func (c count) call(m method, n uint64) call {
-	return call{method: m, Take: c.take(n), second: c.second}
+	return call{method: m, Take: c.take(n), client: c.client}
 }
 func (c count) do(m method, n uint64) answer  { c.Helper(); return c.suite.do(c.call(m, n)) }
 func (c count) try(m method, n uint64) answer { c.Helper(); return c.suite.try(c.call(m, n)) }

@@ -95,12 +95,6 @@ func (c count) each(keys []string) (all []count) {
 
 // testLargest makes calls with the largest numbers.
 func testLargest(s *suite) {
-	none := s.count("none").upTo(0) // it allows nothing, but is no mistake
-	none.try(charge, 1)
-	none.try(peek, 0)
-	none.try(set, 1)
-	s.expect(none.try(take, 1).Refused, "a take of 1 of 0 is granted")
-
 	largest := s.bounded(window.Unlimited)
 	if s.Algorithm.Rolling() {
 		s.largestOfRolling(min(largest, window.Unlimited-1))
