@@ -1,7 +1,9 @@
 package fixedwindow
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/window"
 )
 
 // slotsUntil returns slots whose window is open until a time.
@@ -73,4 +76,87 @@ func TestSlotsThatOpenAWindowStayInTheTable(t *testing.T) {
 		require.Equal(t, a.window.ID, again.ID)
 		require.EqualValues(t, 2, again.Count)
 	})
+}
+
+// knows returns slots of windows of a scale whose open one is known.
+func knows(scale time.Duration, k known) *slots {
+	bands := slot.Bands{Scale: scale, Largest: math.MaxUint16, Guard: time.Hour}
+	return &slots{backend: &Backend{}, records: records{bands: &bands}, known: k}
+}
+
+// A window of a minute was read at 100 s, and ends between 160 and 161 s.
+func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
+	at := func(s float64) time.Time { return time.Unix(0, int64(s*1e9)) }
+	one, charge := hit{max: 10, n: 1}, hit{max: math.MaxUint16, n: 1, charge: true}
+	others := func(sum, max uint64) shared {
+		return shared{callers: make([]*caller, 1), sum: sum, max: max}
+	}
+	for _, c := range []struct {
+		name   string
+		known  bool
+		count  uint64
+		now    float64
+		fresh  bool
+		shared shared
+		hit    hit
+		memory time.Duration
+		want   verdict
+	}{
+		{name: "no window is known", now: 101, hit: one, want: waits},
+		{name: "there is no window", now: 101, fresh: true, hit: one, want: shares},
+		{name: "there is no window, and the request is full", now: 101, fresh: true, shared: others(65524, 10), hit: one, want: waits},
+
+		{name: "within the limit", known: true, count: 9, now: 101, hit: one, want: shares},
+		{name: "at the limit", known: true, count: 10, now: 101, hit: one, want: shares},
+		{name: "with others", known: true, count: 9, now: 101, shared: others(65523, 10), hit: one, want: shares},
+		{name: "a full request", known: true, count: 9, now: 101, shared: others(65524, 10), hit: one, want: waits},
+		{name: "a full request for the limit of another", known: true, count: 9, now: 101, shared: others(65484, 50), hit: one, want: waits},
+		{name: "may be over", known: true, count: 9, now: 160, hit: one, want: waits},
+		{name: "just not over", known: true, count: 9, now: 159.999, hit: one, want: shares},
+		{name: "may be over, but was just read", known: true, count: 9, now: 160.5, fresh: true, hit: one, want: shares},
+
+		{name: "full", known: true, count: 11, now: 101, hit: one, want: decided},
+		{name: "full for this hit, with others", known: true, count: 11, now: 101, shared: others(5, 50), hit: one, want: decided},
+		{name: "full, read a moment ago", known: true, count: 11, now: 103.999, hit: one, want: decided},
+		{name: "full, read at once", known: true, count: 11, now: 100.5, hit: one, want: decided},
+		{name: "full, read again, and over since", known: true, count: 11, now: 161.5, fresh: true, hit: one, want: decided},
+		{name: "full, read too long ago", known: true, count: 11, now: 104, hit: one, want: waits},
+		{name: "full, read again", known: true, count: 11, now: 105, fresh: true, hit: one, want: decided},
+		{name: "full, and just not over", known: true, count: 11, now: 159.999, hit: one, memory: time.Hour, want: decided},
+		{name: "full, and may be over", known: true, count: 11, now: 160, hit: one, memory: time.Hour, want: waits},
+		{name: "full, and no denial is remembered", known: true, count: 11, now: 100, hit: one, memory: -1, want: waits},
+
+		{name: "an increment of any size", known: true, count: 9, now: 101, hit: hit{max: 10, n: 65535}, want: shares},
+		{name: "a charge of a full window", known: true, count: 11, now: 101, hit: charge, want: shares},
+		{name: "a charge that may not fit", known: true, count: 65535, now: 101, hit: charge, want: shares},
+		{name: "a charge with others", known: true, count: 9, now: 101, shared: others(1, 10), hit: charge, want: waits},
+	} {
+		times := slot.Times{Sent: at(100), Until: at(160), Latest: at(161)}
+		s := knows(time.Minute, known{ok: c.known, id: 7, Window: slot.Window{Count: c.count, Times: times}})
+		s.backend = &Backend{Options: Options{DenialMemory: cmp.Or(c.memory, 4*time.Second)}}
+		c.shared.now = at(c.now)
+		s.queue.fresh = c.fresh
+		verdict, w := s.admit(&c.shared, &c.hit, c.fresh)
+		require.Equal(t, c.want, verdict, c.name)
+		if c.want == decided {
+			left := min(time.Minute, max(1, at(161).Sub(at(c.now))))
+			require.Equal(t, window.Window{Count: c.count, ID: 7, ExpiresAt: at(c.now).Add(left), Left: left}, w, c.name)
+		} else {
+			require.Zero(t, w, c.name)
+		}
+	}
+}
+
+func TestDenialMemoryFollowsTheScale(t *testing.T) {
+	b := &Backend{}
+	for scale, want := range map[time.Duration]time.Duration{
+		time.Millisecond: 10 * time.Millisecond, time.Second: 100 * time.Millisecond,
+		10 * time.Second: time.Second, time.Hour: time.Second,
+	} {
+		require.Equal(t, want, b.denialMemoryOf(scale), "%v", scale)
+	}
+	for _, d := range []time.Duration{time.Minute, -1} {
+		b.DenialMemory = d
+		require.Equal(t, d, b.denialMemoryOf(time.Second))
+	}
 }
