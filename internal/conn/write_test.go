@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"net"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -255,5 +257,54 @@ func TestWriterGoroutineEndsAfterTheLastOwner(t *testing.T) {
 				c.watchdog.Stop()
 			})
 		})
+	}
+}
+
+func TestCallsDoNotAllocate(t *testing.T) {
+	for name, wrap := range map[string]func(net.Conn) net.Conn{
+		"socket":    func(nc net.Conn) net.Conn { return nc },
+		"no socket": func(nc net.Conn) net.Conn { return wrapped{nc} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := tcpPair(t)
+			l := newLink(t, wrap(ours), theirs, Options{})
+			go respond(theirs, queryFrame)
+			cl := l.options.Calls.Get()
+			got := testing.AllocsPerRun(500, func() {
+				cl.Rewind()
+				cl.frames, cl.kinds = cl.frames[:0], cl.kinds[:0]
+				cl.SetKey("k")
+				Add(cl, codec.Purge{Key: cl.Key})
+				if err := l.Enqueue(cl); err != nil {
+					t.Error(err)
+				}
+				if _, _, err := cl.Wait(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+			require.Zero(t, got)
+		})
+	}
+}
+
+func TestAValueThatIsTooLargeIsNotSent(t *testing.T) {
+	for _, bytesOf := range []int{1, 2, 4} {
+		calls := NewCalls(SizeOf(bytesOf))
+		tooLarge := calls.Size().Largest() + 1
+		for text, add := range map[string]func(*Call) error{
+			"Quota is":        func(cl *Call) error { return cl.Insert(Insert{Quota: tooLarge}) },
+			"TTL is":          func(cl *Call) error { return cl.Insert(Insert{TTL: TTL{Amount: tooLarge}}) },
+			"Value is":        func(cl *Call) error { return cl.Update(Update{Value: tooLarge}) },
+			"key is 256 byte": func(cl *Call) error { return Add(cl, codec.Query{Key: make([]byte, codec.MaxKey+1)}) },
+		} {
+			cl := calls.Get()
+			require.NoError(t, Add(cl, codec.Query{}))
+			err := add(cl)
+			require.ErrorContains(t, err, text)
+			require.NoError(t, Add(cl, codec.Query{}))
+			require.Equal(t, err, new(Conn).Enqueue(cl), bytesOf)
+			calls.Put(cl)
+			require.NoError(t, cl.invalid)
+		}
 	}
 }
