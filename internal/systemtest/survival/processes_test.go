@@ -312,7 +312,7 @@ func TestWrongListsDoNoHarm(t *testing.T) {
 			used := testkit.Keys(srv)
 			r := rand.New(rand.NewPCG(8, 8))
 			broken, removed := 0, 0
-			for i := range testkit.Fewer(300) {
+			for i := range max(testkit.Fewer(300), 100) { // what fewer leave is hardly ever due
 				p := start[uint16](t, srv, cfg)
 				for j := range 5 {
 					testkit.Hits(t, p.limiter, 1, fmt.Sprint("orphan:", i, ":", j), time.Second, 10)
@@ -350,8 +350,8 @@ func TestWrongListsDoNoHarm(t *testing.T) {
 				require.NoError(t, err)
 				require.EqualValues(t, 3, n, key)
 			}
-			require.Greater(t, broken, testkit.Fewer(30))
-			require.Greater(t, removed, testkit.Fewer(50))
+			require.Greater(t, broken, 30)
+			require.Greater(t, removed, 50)
 			user.end()
 			start[uint16](t, srv, cfg)
 			time.Sleep(3*time.Hour + sweepTime)
