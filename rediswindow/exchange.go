@@ -33,10 +33,11 @@ func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []
 	return b.after("exchange", "", err)
 }
 
-// errAlone marks a claim that is to be made in a script of its own: in a cluster all, and otherwise those that have
-// failed in a script with others, for their errors.
-var errAlone = errors.New("the claim is not made")
+// errNotMade is the error of a claim until it is made.
+var errNotMade = errors.New("the claim is not made")
 
+// exchange makes claims: unless the client is one of a cluster, in one script, and then those that it has not made in a
+// script each, which returns their errors.
 func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
 	cluster, err := b.cluster()
 	if err != nil {
@@ -45,7 +46,7 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 	names := make([]string, len(claims))
 	for i := range claims {
 		names[i] = b.nameWith(claims[i].Key, flights, claims[i].Name)
-		places[i] = window.Places{Err: errAlone}
+		places[i] = window.Places{Err: errNotMade}
 	}
 	b.wakes.note(b, claims, names, places)       // one that waits may be woken before the response is there
 	defer b.wakes.note(b, claims, names, places) // places then says who waits
@@ -58,7 +59,7 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 	}
 	var all sync.WaitGroup
 	for i := range claims {
-		if places[i].Err != errAlone {
+		if places[i].Err == nil {
 			continue
 		}
 		all.Go(func() {
@@ -162,7 +163,7 @@ func readPlaces(response string, claims []window.Claim, places []window.Places) 
 			at += len(run)
 		}
 		if said == claimFailed {
-			p.Err = errAlone
+			p.Err = errNotMade
 		}
 		places[i] = p
 	}

@@ -50,41 +50,43 @@ func (b *Backend) run(ctx context.Context, parts []part) error {
 		return err
 	}
 	c := &batched{Value: call{parts: parts}}
+	again := func(p part) bool { return p.answer.fit == outside }
 	for try := 0; ; try++ {
 		for i := range parts {
 			parts[i].text = b.textOf(&parts[i])
 		}
-		sent, err := n.shared.Do(ctx, c)
-		if err == nil && c.Value.err != nil { // it was sent, and has failed, perhaps because ctx has ended
-			err = ctx.Err()
-			sent = true
-		}
-		if err != nil {
-			return notDone(err, sent)
-		}
-		again := false
-		for i := range parts {
-			again = again || parts[i].answer.fit == outside
-		}
-		if c.Value.err != nil || try == retries || !again {
-			return c.Value.err
+		err = n.do(ctx, c)
+		if err != nil || try == retries || !slices.ContainsFunc(parts, again) {
+			return err
 		}
 	}
+}
+
+// do makes a call once. The error of a request that has failed is that of ctx, if ctx has ended.
+func (n *node) do(ctx context.Context, c *batched) error {
+	sent, err := n.shared.Do(ctx, c)
+	switch {
+	case err != nil:
+		return notDone(err, sent)
+	case c.Value.err != nil && ctx.Err() != nil:
+		return notDone(ctx.Err(), true)
+	}
+	return c.Value.err
 }
 
 // send makes a request of calls, as one script. If the server says that some keys must not be together, as a proxy to
 // several does, or that the user may not access all of them, each key has a script of its own, all at once. So it
 // is in a cluster, as while a slot moves to another node, a script may have only one key.
 func (b *Backend) send(ctx context.Context, entries []entry) {
-	cluster, err := b.client.Cluster()
-	if err != nil || !cluster {
-		err = b.sendTogether(ctx, entries)
+	cluster, _ := b.client.Cluster() // a client that can't connect any more fails the script, too
+	if !cluster {
+		err := b.sendTogether(ctx, entries)
 		if !redisclient.AboutSome(err) {
 			return
 		}
 	}
 	groups := byKey(entries)
-	if !cluster && len(groups) == 1 { // it was sent
+	if !cluster && len(groups) == 1 { // the only key was refused
 		return
 	}
 	var all sync.WaitGroup

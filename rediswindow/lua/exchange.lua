@@ -18,9 +18,9 @@
 -- granted, the first ones, and the token of the first. It says 0, 1 if the claim is late, 2 if its places are lost, 3 if it
 -- has failed, or 4 if the store did not know all of its places. Claims of which it says 1 or 3 are not made, and neither
 -- are those that only ask.
-local call, match, expand, min, max = redis.call, string.match, unpack, math.min, math.max
-local unpack, pack = struct.unpack, struct.pack
-local huge, state = 9007199254740991, '<dddddd'
+local call, match, min, max = redis.call, string.match, math.min, math.max
+local decode, encode = struct.unpack, struct.pack
+local huge, state_format = 9007199254740991, '<dddddd'
 local PROCESS, CHANNEL, N, MAX, WANTS, ENDS, WOKEN = 1, 2, 3, 4, 5, 6, 7 -- of those in line
 -- How many milliseconds a hash lives on after all that it has is over.
 local extra = ARGV[1] == '' and 1000 or 3600000
@@ -62,18 +62,18 @@ end
 
 -- Returns the sum, and the end of the first entry, of a hash without the entries that are over, and these.
 local function expire(key)
-  local all, sum, first, over = call('HGETALL', key), 0, huge, {}
+  local all, sum, first, ended = call('HGETALL', key), 0, huge, {}
   for i = 1, #all, 2 do
     if string.byte(all[i]) == 112 then
-      local held, _, ends = unpack('<ddd', all[i + 1])
+      local held, _, ends = decode('<ddd', all[i + 1])
       if ends <= now then
-        over[#over + 1] = all[i]
+        ended[#ended + 1] = all[i]
       else
         sum, first = sum + held, min(first, ends)
       end
     end
   end
-  return sum, first, over
+  return sum, first, ended
 end
 
 -- Returns how many wants of a line wait.
@@ -92,28 +92,28 @@ local key, field, claim
 local function ask()
   local v = call('HMGET', key, 's', 'q')
   local sum, first, _ = 0, huge, nil
-  if v[1] then sum, _, _, first = unpack(state, v[1]) end
+  if v[1] then sum, _, _, first = decode(state_format, v[1]) end
   if now >= first then sum = expire(key) end
-  return pack('<ddd', 0, sum, v[2] and waiting(cmsgpack.unpack(v[2])) or 0)
+  return encode('<ddd', 0, sum, v[2] and waiting(cmsgpack.unpack(v[2])) or 0)
 end
 
 -- Makes a claim.
 local function make()
-  local seq, lease, held, most, strict, next_run = unpack('<ddddd', claim)
+  local seq, lease, held, most, strict, next_run = decode('<ddddd', claim)
   local v = call('HMGET', key, 's', field)
   local sum, limit, token, first, expires, waits = 0, 0, 0, huge, 0, 0
-  if v[1] then sum, limit, token, first, expires, waits = unpack(state, v[1]) end
-  local before, entry, known, last, over = sum, v[2], 0, 0, nil
+  if v[1] then sum, limit, token, first, expires, waits = decode(state_format, v[1]) end
+  local before, entry, known, last, ended = sum, v[2], 0, 0, nil
   if now >= first then
-    sum, first, over = expire(key)
-    for o = 1, #over, 1000 do call('HDEL', key, expand(over, o, min(o + 999, #over))) end
+    sum, first, ended = expire(key)
+    for i = 1, #ended, 1000 do call('HDEL', key, unpack(ended, i, min(i + 999, #ended))) end
   end
   if entry then
-    known, last, over = unpack('<ddd', entry)
-    if over <= now then entry, known, last = false, 0, 0 end
+    local held_before, seq_before, ends = decode('<ddd', entry)
+    if ends > now then known, last = held_before, seq_before else entry = false end
   end
   local line = waits == 1 and cmsgpack.unpack(call('HGET', key, 'q')) or {}
-  if seq <= last then return pack('<ddd', 1, sum, waiting(line)) end
+  if seq <= last then return encode('<ddd', 1, sum, waiting(line)) end
 
   -- To ask for the identity of the server takes long. Strict claims do, unless they only give back: so the wait of a
   -- lease begins with the next renewal, and not when somebody wants a place. So do those that hold places that are not
@@ -144,7 +144,7 @@ local function make()
   local grants = ''
   while next_run < #claim do
     local equal, n, under, wait, fit = 0, 0, 0, 0, 0
-    equal, n, under, wait, next_run = unpack('<dddd', claim, next_run)
+    equal, n, under, wait, next_run = decode('<dddd', claim, next_run)
     local reserved = ahead and ahead[MAX] >= under and ahead[N] or 0
     if grace == 0 and wants == 0 then fit = min(equal, max(math.floor((under - sum - reserved) / n), 0)) end
     if fit > 0 then
@@ -157,7 +157,7 @@ local function make()
       if wants == 0 then firstN, firstMax = n, under end
       wants = wants + equal - fit
     end
-    grants = grants .. pack('<dd', fit, token - fit + 1)
+    grants = grants .. encode('<dd', fit, token - fit + 1)
   end
 
   -- Keep the process in line as long as wants of it wait. It goes to the end if something was granted, and to another
@@ -188,9 +188,9 @@ local function make()
   if held > 0 then first = min(first, ends) end
   local live = expires < ends
   if live then expires = ends + lease end
-  local new = pack(state, sum, limit, token, first, expires, w and 1 or 0)
+  local new = encode(state_format, sum, limit, token, first, expires, w and 1 or 0)
   if held > 0 then
-    call('HSET', key, 's', new, field, pack('<ddd', held, seq, ends))
+    call('HSET', key, 's', new, field, encode('<ddd', held, seq, ends))
   else
     call('HSET', key, 's', new)
     if entry then call('HDEL', key, field) end
@@ -201,7 +201,7 @@ local function make()
     call('HDEL', key, 'q')
   end
   if live then call('PEXPIRE', key, string.format('%.0f', 2 * lease / 1000 + extra)) end
-  return pack('<ddddd', said, sum, waiting(line), sum > 0 and first - now or 0, grace) .. grants
+  return encode('<ddddd', said, sum, waiting(line), sum > 0 and first - now or 0, grace) .. grants
 end
 
 local reply = {''}
@@ -214,10 +214,10 @@ for i = 2, #KEYS do
     -- An error of one of several claims is its own: what the others have done stays done. The client makes it again
     -- alone.
     made, answer = pcall(run)
-    if not made then answer = pack('<d', 3) end
+    if not made then answer = encode('<d', 3) end
   end
   local runs = max(#claim - 40, 0) / 32
   reply[i] = answer .. string.rep('\0', 40 + 16 * runs - #answer)
 end
-reply[1] = pack('<d', birth)
+reply[1] = encode('<d', birth)
 return table.concat(reply)
