@@ -19,7 +19,7 @@ const (
 	// closeWait is how long Close waits for windows to be over.
 	closeWait = time.Second
 	// closeTimeout is how long Close may take after that to remove the records of windows that
-	// are over. It takes two guards, and longer if there are many records.
+	// are over. It takes up to twice [slot.MaxGuard], and longer if there are many records.
 	closeTimeout = 18 * time.Second
 	// closeStall is how long Close waits for a response.
 	closeStall = 1500 * time.Millisecond
@@ -130,11 +130,11 @@ func (b *Backend) Charge(ctx context.Context, key string, l window.Limit,
 // countFor has a hit counted or decided in the windows of a key and limit.
 func (b *Backend) countFor(ctx context.Context, key string, l *window.Limit,
 	h hit) (w window.Window, sent bool, err error) {
-	fits := h.n
+	n := h.n // which a value must hold
 	if h.charge {
-		fits = 0 // any n can be charged
+		n = 0 // any n can be charged
 	}
-	s, err := b.slotsFor(ctx, key, l, fits)
+	s, err := b.stateFor(ctx, key, l, n)
 	if err != nil {
 		return w, false, err
 	}
@@ -152,7 +152,7 @@ func (b *Backend) countFor(ctx context.Context, key string, l *window.Limit,
 // Set opens a window with count n in place of the active one.
 func (b *Backend) Set(ctx context.Context, key string, l window.Limit,
 	n uint64) (w window.Window, sent bool, err error) {
-	s, err := b.slotsFor(ctx, key, &l, n)
+	s, err := b.stateFor(ctx, key, &l, n)
 	if err != nil {
 		return w, false, err
 	}
@@ -178,9 +178,9 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	}
 	var mu sync.Mutex // guards the results
 	var resets sync.WaitGroup
-	for _, k := range counts { // at the same time, as each of them takes a guard
+	for _, count := range counts { // at the same time, as each of them takes a while
 		resets.Go(func() {
-			l := k.limit()
+			l := count.limit()
 			a := b.reset(ctx, key, &l)
 			mu.Lock()
 			defer mu.Unlock()
@@ -203,20 +203,20 @@ func (b *Backend) countsOf(ctx context.Context, key string, scales []time.Durati
 		_, err := b.largest(ctx, key) // there may never have been a server
 		return counts, err
 	}
-	counts = slices.DeleteFunc(counts, func(k countKey) bool { return !slices.Contains(scales, k.scale) })
+	counts = slices.DeleteFunc(counts, func(count countKey) bool { return !slices.Contains(scales, count.scale) })
 	for _, scale := range scales {
 		if err := limits.CheckScale(scale); err != nil {
 			return nil, err
 		}
 	}
 	for _, scale := range scales {
-		k := countKey{key: key, scale: scale}
-		l := k.limit()
+		count := countKey{key: key, scale: scale}
+		l := count.limit()
 		if _, err := b.bandsFor(ctx, key, &l, 0); err != nil {
 			return nil, err
 		}
-		if !slices.Contains(counts, k) {
-			counts = append(counts, k)
+		if !slices.Contains(counts, count) {
+			counts = append(counts, count)
 		}
 	}
 	return counts, nil
@@ -224,7 +224,7 @@ func (b *Backend) countsOf(ctx context.Context, key string, scales []time.Durati
 
 // reset ends the active window. It was made if there was one.
 func (b *Backend) reset(ctx context.Context, key string, l *window.Limit) answer {
-	s, err := b.slotsFor(ctx, key, l, 0)
+	s, err := b.stateFor(ctx, key, l, 0)
 	if err != nil {
 		return answer{err: err}
 	}
@@ -280,9 +280,9 @@ func (b *Backend) awaitEnds() {
 	_ = outage.Sleep(b.group.ctx, wait)
 }
 
-// slotsFor returns the slots of a key and limit, or the error that the limit, or the n of a call, has on the servers.
-// It adds them to the table, unless the call must not do anything.
-func (b *Backend) slotsFor(ctx context.Context, key string, l *window.Limit, n uint64) (*slots, error) {
+// stateFor returns the state of the count of a key and limit, or the error that the limit, or the n of a call, has on
+// the servers. It adds the state to the table, unless the call must not do anything.
+func (b *Backend) stateFor(ctx context.Context, key string, l *window.Limit, n uint64) (*countState, error) {
 	s, inTable, err := b.find(ctx, key, l, n)
 	if inTable || err != nil {
 		return s, err
@@ -293,18 +293,18 @@ func (b *Backend) slotsFor(ctx context.Context, key string, l *window.Limit, n u
 	return b.table.add(s), nil
 }
 
-// find is slotsFor, but adds nothing to the table. InTable says that it has the slots.
+// find is stateFor, but adds nothing to the table. InTable says that it has the state.
 func (b *Backend) find(ctx context.Context, key string, l *window.Limit,
-	n uint64) (s *slots, inTable bool, err error) {
+	n uint64) (s *countState, inTable bool, err error) {
 	bands, err := b.bandsFor(ctx, key, l, n)
 	if err != nil {
 		return nil, false, err
 	}
-	k := keyOf(key, l)
-	if s := b.table.find(k); s != nil {
+	count := keyOf(key, l)
+	if s := b.table.find(count); s != nil {
 		return s, true, nil
 	}
-	return newSlots(b, bands, k), false, nil
+	return newState(b, bands, count), false, nil
 }
 
 // bandsFor returns the bands of a limit, once the limit and the n of a call for a key are known to be right.

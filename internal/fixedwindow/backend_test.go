@@ -104,7 +104,7 @@ func TestPeekThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 		}
 		o.Servers = []Server{server}
 		b := start(t, o)
-		s, err := b.slotsFor(t.Context(), "k", &l, 1) // so that Peek and Reset have the same
+		s, err := b.stateFor(t.Context(), "k", &l, 1) // so that Peek and Reset have the same
 		require.NoError(t, err)
 		var peek sync.WaitGroup
 		peek.Go(func() {

@@ -20,7 +20,7 @@ type outcome struct {
 
 // count counts hits: in the known window, or in one that it opens, as was planned. It takes one round trip. It is
 // called by the goroutine that serves the queue.
-func (s *slots) count(ctx context.Context, hits *shared, p plan) outcome {
+func (s *countState) count(ctx context.Context, hits *shared, p plan) outcome {
 	o := s.countSum(ctx, hits, p, hits.sum)
 	for tries := 1; hits.charge && o.result == slot.Full && o.err == nil; tries++ {
 		if tries > maxTries {
@@ -32,7 +32,7 @@ func (s *slots) count(ctx context.Context, hits *shared, p plan) outcome {
 }
 
 // countSum counts hits whose sum is n, if the counter holds it.
-func (s *slots) countSum(ctx context.Context, hits *shared, p plan, n uint64) outcome {
+func (s *countState) countSum(ctx context.Context, hits *shared, p plan, n uint64) outcome {
 	switch k := s.current(); {
 	case k.ok:
 		return s.join(ctx, s.bands.Join(k.Slot, k.Until), hits.takes, n)
@@ -46,7 +46,7 @@ func (s *slots) countSum(ctx context.Context, hits *shared, p plan, n uint64) ou
 //
 // A call that is not written by a.By is sent nevertheless. Rule 3 is about what rests on a lookup. A call of hits
 // rests on its own QUERY (rule 1), and a response that comes after a.By grants nothing (rule 2).
-func (s *slots) join(ctx context.Context, a slot.Action, takes bool, n uint64) outcome {
+func (s *countState) join(ctx context.Context, a slot.Action, takes bool, n uint64) outcome {
 	var c *conn.Conn
 	if takes {
 		// What is given back has to follow takes on the connection of the link (rule 11). A call there that was not sent
@@ -66,7 +66,7 @@ func (s *slots) join(ctx context.Context, a slot.Action, takes bool, n uint64) o
 }
 
 // joined returns the outcome of n hits, given what their action has done.
-func (s *slots) joined(a slot.Action, n uint64, e slot.Effects) (o outcome) {
+func (s *countState) joined(a slot.Action, n uint64, e slot.Effects) (o outcome) {
 	if !e.Received.Before(a.By) {
 		s.forget()
 		return outcome{err: overError(s.bands.Scale), sent: true}
@@ -76,7 +76,7 @@ func (s *slots) joined(a slot.Action, n uint64, e slot.Effects) (o outcome) {
 }
 
 // openPlanned opens a window that counts n hits, as planOpening has returned.
-func (s *slots) openPlanned(ctx context.Context, p plan, takes bool, n uint64) (o outcome) {
+func (s *countState) openPlanned(ctx context.Context, p plan, takes bool, n uint64) (o outcome) {
 	if err := s.janitor.actionBegins(s); err != nil {
 		return outcome{err: err}
 	}
@@ -101,7 +101,7 @@ func (s *slots) openPlanned(ctx context.Context, p plan, takes bool, n uint64) (
 
 // conclude learns the window of an outcome, and returns it as callers see it. It returns false if hits failed, or have
 // to be counted again because the window was over. The caller holds mu.
-func (s *slots) conclude(o *outcome) (w window.Window, ok bool) {
+func (s *countState) conclude(o *outcome) (w window.Window, ok bool) {
 	switch {
 	case o.err != nil:
 		return w, false
@@ -115,7 +115,7 @@ func (s *slots) conclude(o *outcome) (w window.Window, ok bool) {
 }
 
 // concluded is conclude for callers that do not hold mu.
-func (s *slots) concluded(o *outcome) (w window.Window, ok bool) {
+func (s *countState) concluded(o *outcome) (w window.Window, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conclude(o)

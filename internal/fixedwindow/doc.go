@@ -5,22 +5,21 @@
 //
 // A Hit goes through these files, in this order:
 //
-//  1. backend.go: the method checks the arguments (check.go), and finds the slots (table.go, slots.go), which are what
-//     the backend remembers of a count: of a key, and the name and scale of a limit.
+//  1. backend.go: the method checks the arguments (check.go), and finds the state of the count (table.go), which is what
+//     the backend remembers of a key, and the name and scale of a limit.
 //  2. queue.go: the hit is admitted, by known.go. If the known window was full when it was read not long ago, the hit is
 //     denied at once. It shares the next request with hits that wait. A caller that is alone counts by itself.
-//  3. count.go: hits in a known window are one call on any connection: a DECREASE and a QUERY (slots.go, records.go,
-//     names.go).
+//  3. count.go: hits in a known window are one call on any connection of the pool: a DECREASE and a QUERY (records.go).
 //  4. search.go: if no window is known, both slots are looked up, on the connection of link.go. A live one becomes the
 //     known window. Otherwise the result is a plan: the action that opens a slot, once others have made it free.
 //     count.go executes it, on the same connection, with the hits in it.
 //  5. queue.go: each hit that was counted gets its place in the count. What refused takes have added is given back
-//     first (slots.go). Hits whose window was over by then wait again.
+//     first (operations.go). Hits whose window was over by then wait again.
 //
 // If a call fails, so do the hits that share it, and sent says whether they may have been counted. Nothing is repeated.
 // The next hit begins with a read.
 //
-// operations.go peeks at windows, and ends them. take.go makes several takes, together.go in one round trip.
+// operations.go ends windows, and gives back. take.go peeks, and makes several takes, together.go in one round trip.
 // janitor.go says when to remove the records of idle keys, and clean.go removes them, no more at a time than the server
 // is near and fast enough for (pace.go). remover.go does so for sweepers, when clients have died.
 //
@@ -28,7 +27,7 @@
 //
 // The names of functions say what they ask of the server:
 //
-//	find     the slots of a key and limit: nothing is asked
+//	find     the state of a count: nothing is asked
 //	recall   what is known of the open window: nothing is asked
 //	learn    keep a window that a response has shown as the known one, until it is forgotten
 //	read     QUERY the slot of a known window

@@ -35,7 +35,7 @@ type janitor struct {
 	chunks  sync.WaitGroup // those that due has returned and that are not done
 	sweeper *sweep.Sweeper // of the server
 
-	// mu guards the fields below, and those of slots that say so.
+	// mu guards the fields below, and the duties of counts.
 	mu     sync.Mutex
 	duties int       // in the queue, or being done
 	queue  dutyQueue // those in the queue
@@ -65,7 +65,7 @@ func newJanitor(b *Backend, l *link, max int) *janitor {
 }
 
 // owes reports whether there may be records of s to remove.
-func (j *janitor) owes(s *slots) bool {
+func (j *janitor) owes(s *countState) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return s.duty.owed
@@ -80,7 +80,7 @@ func (j *janitor) pending() int {
 
 // actionBegins is called before an action that may make records or change their TTLs. It returns
 // window.ErrFull if there are too many keys with records.
-func (j *janitor) actionBegins(s *slots) error {
+func (j *janitor) actionBegins(s *countState) error {
 	j.mu.Lock()
 	err := j.add(s, time.Now().Add(s.idle()))
 	if err == nil {
@@ -95,7 +95,7 @@ func (j *janitor) actionBegins(s *slots) error {
 
 // actionEnds is called after an action that actionBegins was called for, once it has been executed. Opened
 // says that it has opened a window, and so has set the TTLs of all records.
-func (j *janitor) actionEnds(s *slots, opened bool) {
+func (j *janitor) actionEnds(s *countState, opened bool) {
 	now := time.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -109,7 +109,7 @@ func (j *janitor) actionEnds(s *slots, opened bool) {
 }
 
 // cleanSoon has the records of a key cleaned as soon as possible.
-func (j *janitor) cleanSoon(s *slots) {
+func (j *janitor) cleanSoon(s *countState) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.add(s, time.Now()) == nil { // otherwise there are too many; another client does it
@@ -118,7 +118,7 @@ func (j *janitor) cleanSoon(s *slots) {
 }
 
 // schedule has the records of a key, which is a duty, cleaned at a time. The caller holds mu.
-func (j *janitor) schedule(s *slots, due time.Time) {
+func (j *janitor) schedule(s *countState, due time.Time) {
 	s.duty.due = due
 	if s.duty.index >= 0 {
 		heap.Fix(&j.queue, s.duty.index)
@@ -127,7 +127,7 @@ func (j *janitor) schedule(s *slots, due time.Time) {
 }
 
 // add queues what has to be done for s at a time, unless there is something already. The caller holds mu.
-func (j *janitor) add(s *slots, due time.Time) error {
+func (j *janitor) add(s *countState, due time.Time) error {
 	if s.duty.owed {
 		return nil
 	}
@@ -142,14 +142,14 @@ func (j *janitor) add(s *slots, due time.Time) error {
 }
 
 // push queues s. The caller holds mu.
-func (j *janitor) push(s *slots, due time.Time) {
+func (j *janitor) push(s *countState, due time.Time) {
 	s.duty.due = due
 	heap.Push(&j.queue, s)
 	j.notify(s)
 }
 
 // notify wakes run if s is the first of the queue. The caller holds mu.
-func (j *janitor) notify(s *slots) {
+func (j *janitor) notify(s *countState) {
 	if s.duty.index != 0 {
 		return
 	}
@@ -188,7 +188,7 @@ func (j *janitor) run() {
 //
 // A key whose own action is under way is due later: the janitor can't act on what a lookup of it shows, and lookups
 // take time from the keys that can be cleaned.
-func (j *janitor) due() (chunk []*slots, next time.Time) {
+func (j *janitor) due() (chunk []*countState, next time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := time.Now()
@@ -200,7 +200,7 @@ func (j *janitor) due() (chunk []*slots, next time.Time) {
 			j.schedule(s, now.Add(s.bands.Guard))
 			continue
 		}
-		chunk = append(chunk, heap.Pop(&j.queue).(*slots))
+		chunk = append(chunk, heap.Pop(&j.queue).(*countState))
 	}
 	if len(chunk) > 0 {
 		j.chunks.Add(1)
@@ -212,7 +212,7 @@ func (j *janitor) due() (chunk []*slots, next time.Time) {
 }
 
 // do does a chunk of duties, and queues again what is to be done later.
-func (j *janitor) do(chunk []*slots) {
+func (j *janitor) do(chunk []*countState) {
 	cleanings := make([]*cleaning, len(chunk))
 	for i, s := range chunk {
 		cleanings[i] = &cleaning{records: s.records, decide: s.cleanAction}
@@ -227,7 +227,7 @@ func (j *janitor) do(chunk []*slots) {
 
 // cleanAction decides what cleaning the records does. When the backend closes, all are removed that are not in
 // use, except for those of a key whose last window another client has opened.
-func (s *slots) cleanAction(h slot.History) slot.Action {
+func (s *countState) cleanAction(h slot.History) slot.Action {
 	s.janitor.mu.Lock()
 	below := s.bands.Below(h.Last, s.duty.acted)
 	closed := s.janitor.closed
@@ -246,13 +246,13 @@ func (s *slots) cleanAction(h slot.History) slot.Action {
 func (d *duty) changed(since slot.Lookup) bool { return d.underway > 0 || !d.acted.Before(since.Sent) }
 
 // idle returns how long after an action that sets TTLs a record can have to be removed.
-func (s *slots) idle() time.Duration {
+func (s *countState) idle() time.Duration {
 	return time.Duration(s.bands.Margin-s.bands.Doom) * s.bands.Unit
 }
 
 // requeue queues a duty again after its records were cleaned, or drops it and returns false, if there are no records any
 // more.
-func (j *janitor) requeue(s *slots, k *cleaning) bool {
+func (j *janitor) requeue(s *countState, k *cleaning) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch retry := time.Now().Add(cleanRetry); {
@@ -314,8 +314,8 @@ func (j *janitor) discard() {
 	chunks.Wait()
 }
 
-// dutyQueue is a heap of slots with duties. The one to do first comes first.
-type dutyQueue []*slots
+// dutyQueue is a heap of counts with duties. The one to do first comes first.
+type dutyQueue []*countState
 
 // Len implements [heap.Interface], as the methods below do.
 func (q dutyQueue) Len() int { return len(q) }
@@ -331,7 +331,7 @@ func (q dutyQueue) Swap(i, k int) {
 
 // Push appends a duty.
 func (q *dutyQueue) Push(x any) {
-	s := x.(*slots)
+	s := x.(*countState)
 	s.duty.index = len(*q)
 	*q = append(*q, s)
 }

@@ -43,7 +43,7 @@ const (
 // admit decides about a hit, given the others before it that share the next request. It returns a window only if the
 // verdict is decided. ReadSince says that the known window was read after the caller has come, so that it may deny
 // the hit. The caller holds mu.
-func (s *slots) admit(others *shared, h *hit, readSince bool) (verdict, window.Window) {
+func (s *countState) admit(others *shared, h *hit, readSince bool) (verdict, window.Window) {
 	k := &s.known
 	switch {
 	case s.queue.fresh && !k.ok: // the hit opens a window
@@ -76,12 +76,12 @@ func fits(largest uint64, others *shared, h *hit) bool {
 
 // mayRefuse reports whether hits over the limit are denied from memory: the known window was read recently, and has
 // certainly not ended since. The caller holds mu.
-func (s *slots) mayRefuse(now time.Time) bool {
+func (s *countState) mayRefuse(now time.Time) bool {
 	return now.Sub(s.known.Sent) < s.backend.denialMemoryOf(s.scale) && s.known.certainlyOpen(now)
 }
 
 // current returns the known window.
-func (s *slots) current() known {
+func (s *countState) current() known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known
@@ -89,7 +89,7 @@ func (s *slots) current() known {
 
 // identify returns a window as it is known together with what was known before. It gets a new ID unless it is
 // certainly the window that was known. C is where takes were counted in it, or nil. The caller holds mu.
-func (s *slots) identify(w slot.Window, c *conn.Conn) known {
+func (s *countState) identify(w slot.Window, c *conn.Conn) known {
 	k := known{Window: w, ok: true, conn: c}
 	if old := &s.known; old.ok {
 		if c == nil {
@@ -106,7 +106,7 @@ func (s *slots) identify(w slot.Window, c *conn.Conn) known {
 }
 
 // learn makes a window that was read the known one, and returns it.
-func (s *slots) learn(w slot.Window) known {
+func (s *countState) learn(w slot.Window) known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known = s.identify(w, nil)
@@ -115,7 +115,7 @@ func (s *slots) learn(w slot.Window) known {
 
 // learnUnlessKnown is learn for a window that was read while hits and operations could be under way. It becomes the
 // known one only if none was known before its requests were sent, nor since: that one may have been reset.
-func (s *slots) learnUnlessKnown(w slot.Window, before known) known {
+func (s *countState) learnUnlessKnown(w slot.Window, before known) known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.identify(w, nil)
@@ -126,14 +126,14 @@ func (s *slots) learnUnlessKnown(w slot.Window, before known) known {
 }
 
 // subtract lowers the known count.
-func (s *slots) subtract(n uint64) {
+func (s *countState) subtract(n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known.subtract(n)
 }
 
 // forget forgets the known window, because it is over or was reset.
-func (s *slots) forget() {
+func (s *countState) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known.ok = false

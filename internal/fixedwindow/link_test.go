@@ -23,17 +23,17 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// slotsOf returns what a backend remembers of a key whose scale is a second.
-func slotsOf(t testing.TB, b *Backend, key string) *slots {
+// stateOf returns what a backend remembers of a key whose scale is a second.
+func stateOf(t testing.TB, b *Backend, key string) *countState {
 	t.Helper()
 	l := fixed(time.Second, 10)
-	e, err := b.slotsFor(t.Context(), key, &l, 1)
+	e, err := b.stateFor(t.Context(), key, &l, 1)
 	require.NoError(t, err)
 	return e
 }
 
 // planned plans how to open a window that counts one hit.
-func (s *slots) planned(t *testing.T) plan {
+func (s *countState) planned(t *testing.T) plan {
 	t.Helper()
 	p, err := s.prepare(t.Context())
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func (s *slots) planned(t *testing.T) plan {
 }
 
 // countOne counts one hit, as planned.
-func (s *slots) countOne(t *testing.T, p plan) outcome {
+func (s *countState) countOne(t *testing.T, p plan) outcome {
 	return s.count(t.Context(), &shared{sum: 1, max: 10}, p)
 }
 
@@ -49,7 +49,7 @@ func TestActionsThatAreLateEndTheirConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, requests := observed(t)
 		b := client(t, srv)
-		l := slotsOf(t, b, "k").link
+		l := stateOf(t, b, "k").link
 		hits(t, b, 1, "other", fixed(time.Second, 10))
 		first := l.current.Load()
 		remove := srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: 2 * time.Second})
@@ -57,7 +57,7 @@ func TestActionsThatAreLateEndTheirConnection(t *testing.T) {
 		_, sent, err := b.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
 		require.ErrorIs(t, err, conn.ErrLost)
 		require.True(t, sent)
-		require.Equal(t, slotsOf(t, b, "k").bands.Guard, time.Since(began))
+		require.Equal(t, stateOf(t, b, "k").bands.Guard, time.Since(began))
 		require.False(t, first.Open())
 		require.ErrorIs(t, first.Err(), errLate)
 		remove()
@@ -92,7 +92,7 @@ func TestAResponseThatIsNoticedLateSaysNothing(t *testing.T) {
 			nc, err := srv.Dial(ctx)
 			return pausing{nc, &pause}, err
 		})
-		s := slotsOf(t, start(t, o), "k")
+		s := stateOf(t, start(t, o), "k")
 		for after, counted := range map[time.Duration]bool{s.bands.Guard - 1: true, s.bands.Guard: false} {
 			p := s.planned(t)
 			pause.Store(int64(after))
@@ -112,7 +112,7 @@ func TestActionsAreNotSentLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, requests := observed(t)
 		b := client(t, srv)
-		s := slotsOf(t, b, "k")
+		s := stateOf(t, b, "k")
 		for after, counted := range map[time.Duration]bool{0: true, s.bands.Guard/2 - 1: true, s.bands.Guard / 2: false, s.bands.Guard: false} {
 			p := s.planned(t)
 			time.Sleep(after)
@@ -130,7 +130,7 @@ func TestActionsAreNotSentLate(t *testing.T) {
 // Looking up again would not help.
 func TestAnActionThatCantBeEncodedFails(t *testing.T) {
 	srv, requests := observed(t, mockserver.WithValueSize(1))
-	s := slotsOf(t, client(t, srv), "k")
+	s := stateOf(t, client(t, srv), "k")
 	c, err := s.link.connect(t.Context())
 	require.NoError(t, err)
 	a := slot.Action{Kind: slot.GiveBack, Slot: slot.A, By: time.Now().Add(time.Hour)}
@@ -153,7 +153,7 @@ func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv, requests := observed(t)
 				b := client(t, srv)
-				s := slotsOf(t, b, "k")
+				s := stateOf(t, b, "k")
 				for range 3 { // Create A, Create B and Open A
 					p := s.planned(t)
 					requests.take()
@@ -352,7 +352,7 @@ func TestNoConnectionIsMadeAfterClose(t *testing.T) {
 		}
 		o.Servers[0] = server
 		b := open(o)
-		l := slotsOf(t, b, "k").link
+		l := stateOf(t, b, "k").link
 		failed := make(chan error)
 		go func() { // as a caller does that takes from a known window
 			_, err := l.connect(t.Context())

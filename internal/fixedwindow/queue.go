@@ -97,8 +97,8 @@ func (hits *shared) add(c *caller) {
 // meanwhile share the next one, which adds their sum, and each of them gets its own place in the count.
 //
 // One goroutine at a time serves a queue: the caller of a hit that finds nobody serving and a known window, the caller
-// of hold, or a goroutine that ends when the queue is empty. The mutex of slots guards the fields, and all callers.
-// It is not held during a request. Whenever it is not held:
+// of hold, or a goroutine that ends when the queue is empty. The mutex of the countState guards the fields, and all
+// callers. It is not held during a request. Whenever it is not held:
 //
 //   - If serving is false, waiting, shared and refused are empty.
 //   - fresh is false, and there is no plan.
@@ -123,7 +123,7 @@ type queue struct {
 }
 
 // countHit has a hit counted or decided. The Count of the window is the hit's place.
-func (s *slots) countHit(ctx context.Context, h hit) answer {
+func (s *countState) countHit(ctx context.Context, h hit) answer {
 	if err := s.backend.group.check(ctx); err != nil {
 		return answer{err: err}
 	}
@@ -151,7 +151,7 @@ func (s *slots) countHit(ctx context.Context, h hit) answer {
 
 // operate calls op after all hits that are queued already, and before all that are queued later. Hits that need no
 // request are decided meanwhile. It returns what op returns, or an error as countHit does.
-func (s *slots) operate(ctx context.Context, op operation) answer {
+func (s *countState) operate(ctx context.Context, op operation) answer {
 	if err := s.backend.group.check(ctx); err != nil {
 		return answer{err: err}
 	}
@@ -165,7 +165,7 @@ func (s *slots) operate(ctx context.Context, op operation) answer {
 
 // hold lets the caller count in the window, if nobody serves the queue: until release, hits and operations wait. It
 // returns false if somebody does.
-func (s *slots) hold() bool {
+func (s *countState) hold() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.queue.serving || s.queue.uncertain {
@@ -176,7 +176,7 @@ func (s *slots) hold() bool {
 }
 
 // release ends what hold has begun. Uncertain says that the server may count something later that the caller has sent.
-func (s *slots) release(uncertain bool) {
+func (s *countState) release(uncertain bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue.uncertain = s.queue.uncertain || uncertain
@@ -184,14 +184,14 @@ func (s *slots) release(uncertain bool) {
 }
 
 // busy reports whether a hit or operation is queued or under way.
-func (s *slots) busy() bool {
+func (s *countState) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.queue.serving
 }
 
 // enqueue queues a hit or an operation, or finishes its caller if too much is queued. It is called with mu held.
-func (s *slots) enqueue(c *caller) {
+func (s *countState) enqueue(c *caller) {
 	if s.queue.waiting.Len() >= s.backend.MaxQueued {
 		c.finish(answer{err: window.ErrOverloaded})
 		return
@@ -205,7 +205,7 @@ func (s *slots) enqueue(c *caller) {
 }
 
 // wait waits for the answer to a caller, or until ctx or the backend ends.
-func (s *slots) wait(ctx context.Context, c *caller) answer {
+func (s *countState) wait(ctx context.Context, c *caller) answer {
 	if c.finished() {
 		return s.recycle(ctx, c)
 	}
@@ -236,7 +236,7 @@ func (s *slots) wait(ctx context.Context, c *caller) answer {
 }
 
 // recycle returns the answer to a caller, which can be used again.
-func (s *slots) recycle(ctx context.Context, c *caller) answer {
+func (s *countState) recycle(ctx context.Context, c *caller) answer {
 	a := c.answer
 	*c = caller{done: c.done}
 	s.backend.callers.Put(c)
@@ -250,7 +250,7 @@ func (s *slots) recycle(ctx context.Context, c *caller) answer {
 // during the request.
 
 // handOver ends that the caller serves the queue. A goroutine does so from now on if there is something to do.
-func (s *slots) handOver() {
+func (s *countState) handOver() {
 	switch {
 	case s.queue.waiting.Len() == 0 && len(s.queue.refused) == 0:
 		s.queue.serving = false
@@ -262,7 +262,7 @@ func (s *slots) handOver() {
 }
 
 // serve serves the queue until it is empty.
-func (s *slots) serve() {
+func (s *countState) serve() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx := s.backend.group.ctx
@@ -298,17 +298,17 @@ func (s *slots) serve() {
 
 // yield lets the callers of the last hits run, who may be about to hit again. They would miss the next request: with
 // 64 callers for each processor, 1.05 hits instead of 11 then share one.
-func (s *slots) yield() {
+func (s *countState) yield() {
 	s.mu.Unlock()
 	runtime.Gosched()
 	s.mu.Lock()
 }
 
 // first returns the first caller that waits.
-func (s *slots) first() *caller { return s.queue.waiting.Front().Value.(*caller) }
+func (s *countState) first() *caller { return s.queue.waiting.Front().Value.(*caller) }
 
 // pop removes the first caller that waits and returns it.
-func (s *slots) pop() *caller {
+func (s *countState) pop() *caller {
 	c := s.first()
 	s.queue.waiting.Remove(c.waits)
 	c.waits = nil
@@ -317,7 +317,7 @@ func (s *slots) pop() *caller {
 
 // gather moves the first hits that wait to shared, and finishes those that need no request. It ends at the first
 // operation, and at the first hit that does not share.
-func (s *slots) gather() {
+func (s *countState) gather() {
 	s.queue.shared.reset(time.Now())
 	for s.queue.waiting.Len() > 0 && s.first().operation == nil {
 		c := s.first()
@@ -337,7 +337,7 @@ func (s *slots) gather() {
 
 // countShared has the shared hits counted, in the known window or as planned. They then have their results, or are the
 // first that wait again, or are refused.
-func (s *slots) countShared(ctx context.Context, p plan) {
+func (s *countState) countShared(ctx context.Context, p plan) {
 	hits := &s.queue.shared
 	s.mu.Unlock()
 	o := s.count(ctx, hits, p)
@@ -368,7 +368,7 @@ func (s *slots) countShared(ctx context.Context, p plan) {
 // assign gives each of the shared hits its place in the count, unless the counter was too full for them. A take that
 // is refused does not move the places of those after it. What it has added is not in the known count: a caller that
 // asks again when there is room must not find what it wanted itself.
-func (s *slots) assign(w window.Window, full bool) {
+func (s *countState) assign(w window.Window, full bool) {
 	if !full {
 		w.Count -= min(w.Count, s.queue.shared.sum)
 	}
@@ -389,7 +389,7 @@ func (s *slots) assign(w window.Window, full bool) {
 }
 
 // giveBackRefused gives back what refused takes have added, before anything else is counted.
-func (s *slots) giveBackRefused(ctx context.Context) {
+func (s *countState) giveBackRefused(ctx context.Context) {
 	var n uint64
 	for _, c := range s.queue.refused {
 		n += c.hit.n
@@ -403,7 +403,7 @@ func (s *slots) giveBackRefused(ctx context.Context) {
 }
 
 // finishRefused finishes the refused takes.
-func (s *slots) finishRefused() {
+func (s *countState) finishRefused() {
 	for _, c := range s.queue.refused {
 		c.finish(c.answer)
 	}
@@ -413,7 +413,7 @@ func (s *slots) finishRefused() {
 
 // prepareFor calls prepare for the first caller that waits. If that fails, it fails the hits that wait, up to the next
 // operation.
-func (s *slots) prepareFor(ctx context.Context, first *caller) {
+func (s *countState) prepareFor(ctx context.Context, first *caller) {
 	first.attempts++
 	s.queue.prepared++
 	s.mu.Unlock()
@@ -431,7 +431,7 @@ func (s *slots) prepareFor(ctx context.Context, first *caller) {
 }
 
 // runOperation calls the operation of the first caller that waits.
-func (s *slots) runOperation(ctx context.Context) {
+func (s *countState) runOperation(ctx context.Context) {
 	c := s.pop()
 	s.mu.Unlock()
 	a := c.operation(ctx)
@@ -440,7 +440,7 @@ func (s *slots) runOperation(ctx context.Context) {
 }
 
 // failWaiting fails everything that waits, because the backend has been closed.
-func (s *slots) failWaiting() {
+func (s *countState) failWaiting() {
 	for s.queue.waiting.Len() > 0 {
 		s.pop().finish(answer{err: window.ErrClosed})
 	}

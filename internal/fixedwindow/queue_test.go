@@ -22,14 +22,14 @@ var errServer = errors.New("server failed")
 // latency is how long a request of a subject takes.
 const latency = time.Millisecond
 
-// subject is the slots of a key with hits in windows of a minute.
+// subject is the state of a count with hits in windows of a minute.
 type subject struct {
-	*slots
+	*countState
 	server *hooked
 	srv    *mockserver.Server
 }
 
-// newSubject returns slots whose window is open and empty, and known.
+// newSubject returns the state of a count whose window is open and empty, and known.
 func newSubject(t *testing.T, change func(o *Options)) subject {
 	s := newStranger(t, change)
 	r := s.hit(t.Context(), 0)()
@@ -38,7 +38,7 @@ func newSubject(t *testing.T, change func(o *Options)) subject {
 	return s
 }
 
-// newStranger returns slots whose window is not known.
+// newStranger returns the state of a count whose window is not known.
 func newStranger(t *testing.T, change func(o *Options)) subject {
 	srv := inMemory(t)
 	srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: latency})
@@ -51,7 +51,7 @@ func newStranger(t *testing.T, change func(o *Options)) subject {
 	}
 	b := start(t, o)
 	l := fixed(time.Minute, 10)
-	s, err := b.slotsFor(t.Context(), "k", &l, 1)
+	s, err := b.stateFor(t.Context(), "k", &l, 1)
 	require.NoError(t, err)
 	return subject{s, h, srv}
 }

@@ -1,6 +1,9 @@
 package fixedwindow
 
 import (
+	"context"
+	"time"
+
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
@@ -63,4 +66,68 @@ func (r *records) effects(e *slot.Effects, a slot.Action, n uint64, responses []
 		e.Note(q, responses[i].OK, shown)
 	}
 	return responses[len(requests):]
+}
+
+// act sends the requests of an action on a connection of the link, or of the pool if c is nil, and returns what they
+// have done. Those of an action that rests on a lookup go out on its connection, in time or never (rule 3): errAgain
+// says that they were not executed, because it was too late or the connection has ended.
+func (s *countState) act(ctx context.Context, c *conn.Conn, a slot.Action, n uint64) (e slot.Effects, sent bool, err error) {
+	cl := s.backend.Calls.Get()
+	cl.MostTTL = s.bands.Top
+	s.records.add(cl, a, n)
+	searches := a.Kind == slot.Look && c != nil // its rules allow for what others do between the QUERYs
+	cl.SingleRead = a.Kind != slot.Read && !searches
+	e.First = a.Slot
+	e.Sent = time.Now()
+	switch {
+	case c == nil:
+		var done bool
+		done, sent, err = s.backend.Servers[s.server].Do(ctx, cl)
+		if done && err != nil {
+			s.backend.Calls.Put(cl)
+		}
+	case a.Kind == slot.Look || a.Kind == slot.Read || a.Kind == slot.Join:
+		sent, err = s.link.send(ctx, c, cl)
+	default:
+		sent, err = s.link.sendBy(ctx, c, cl, s.bands.Deadline(a), a.By)
+	}
+	e.Received = time.Now()
+	if err != nil {
+		return slot.Effects{}, sent, err
+	}
+	s.records.effects(&e, a, n, cl.Responses)
+	s.backend.Calls.Put(cl)
+	return e, true, nil
+}
+
+// readBoth reads both slots once, on a connection as act does.
+func (s *countState) readBoth(ctx context.Context, c *conn.Conn, first slot.ID) (slot.Lookup, error) {
+	e, _, err := s.act(ctx, c, slot.Action{Kind: slot.Look, Slot: first}, 0)
+	return e.Lookup, err
+}
+
+// read reads a slot, on a connection as act does, and learns its window. It returns false if that is not open any more.
+func (s *countState) read(ctx context.Context, c *conn.Conn, x slot.ID) (k known, live bool, err error) {
+	e, _, err := s.act(ctx, c, slot.Action{Kind: slot.Read, Slot: x}, 0)
+	if err != nil {
+		return k, false, err
+	}
+	w, live := s.bands.WindowOf(x, e.Lookup)
+	if live {
+		k = s.learn(w)
+	}
+	return k, live, nil
+}
+
+// refresh reads the known window again, if it is certainly open. It is an operation.
+func (s *countState) refresh(ctx context.Context) answer {
+	k := s.current()
+	if !k.certainlyOpen(time.Now()) {
+		return answer{}
+	}
+	_, live, err := s.read(ctx, nil, k.Slot)
+	if err == nil && !live {
+		s.forget()
+	}
+	return answer{err: err}
 }

@@ -36,7 +36,7 @@ type searching struct {
 }
 
 // search looks both slots up again and again, and executes what decide returns, until that is Done.
-func (s *slots) search(ctx context.Context, decide func(*searching) (slot.Action, error)) error {
+func (s *countState) search(ctx context.Context, decide func(*searching) (slot.Action, error)) error {
 	f := searching{first: s.current().Slot.Other()} // which is opened next, as far as is known
 	for range maxLookups {
 		if err := s.lookUp(ctx, &f); err != nil {
@@ -61,7 +61,7 @@ func (s *slots) search(ctx context.Context, decide func(*searching) (slot.Action
 }
 
 // lookUp looks both slots up once more. It tries again if a connection ends.
-func (s *slots) lookUp(ctx context.Context, f *searching) error {
+func (s *countState) lookUp(ctx context.Context, f *searching) error {
 	for failures := 1; ; failures++ {
 		c, err := s.link.connect(ctx)
 		if err != nil {
@@ -82,12 +82,12 @@ func (s *slots) lookUp(ctx context.Context, f *searching) error {
 }
 
 // tooLate reports whether the responses to the last lookup came too late to act on it.
-func (s *slots) tooLate(f *searching) bool {
+func (s *countState) tooLate(f *searching) bool {
 	return time.Since(f.history.Last.Sent) >= s.bands.Guard/2
 }
 
 // repeat returns the repetition of a lookup that came too late, or an error if several did.
-func (s *slots) repeat(f *searching) (slot.Action, error) {
+func (s *countState) repeat(f *searching) (slot.Action, error) {
 	if f.slow++; f.slow < maxTries {
 		return slot.Action{Kind: slot.Look, Slot: f.first}, nil
 	}
@@ -97,7 +97,7 @@ func (s *slots) repeat(f *searching) (slot.Action, error) {
 }
 
 // prepare refreshes the known window if that is certainly open. Otherwise it plans how to open one.
-func (s *slots) prepare(ctx context.Context) (p plan, err error) {
+func (s *countState) prepare(ctx context.Context) (p plan, err error) {
 	if err := s.refresh(ctx).err; err != nil {
 		return p, err
 	}
@@ -110,7 +110,7 @@ func (s *slots) prepare(ctx context.Context) (p plan, err error) {
 
 // planOpening searches for the open window. If there is none, it returns how to open one, after what has to be
 // done before.
-func (s *slots) planOpening(ctx context.Context) (p plan, err error) {
+func (s *countState) planOpening(ctx context.Context) (p plan, err error) {
 	err = s.search(ctx, func(f *searching) (slot.Action, error) {
 		if s.learnLive(f) {
 			return slot.Action{Kind: slot.Done}, nil
@@ -135,7 +135,7 @@ func (s *slots) planOpening(ctx context.Context) (p plan, err error) {
 }
 
 // createAt returns when to try an INSERT, after others have failed.
-func (s *slots) createAt() time.Time {
+func (s *countState) createAt() time.Time {
 	if s.failed < 2 {
 		return time.Time{}
 	}
@@ -143,7 +143,7 @@ func (s *slots) createAt() time.Time {
 }
 
 // learnLive makes the window that the last lookup shows the known one, or returns false if there is none.
-func (s *slots) learnLive(f *searching) bool {
+func (s *countState) learnLive(f *searching) bool {
 	l := f.history.Last
 	w, live := s.bands.Live(l)
 	if !live {
@@ -159,7 +159,7 @@ func (s *slots) learnLive(f *searching) bool {
 
 // step executes an action on the way to a slot that can be opened, or to the end of a window. If
 // its connection ends, the next lookup notices it.
-func (s *slots) step(ctx context.Context, f *searching, a slot.Action) error {
+func (s *countState) step(ctx context.Context, f *searching, a slot.Action) error {
 	if err := s.janitor.actionBegins(s); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -24,14 +25,45 @@ func keyOf(key string, l *window.Limit) countKey {
 	return countKey{key: key, name: l.Name, scale: l.Scale}
 }
 
-// limit returns a limit with the key k.
-func (k countKey) limit() window.Limit {
-	return window.Limit{Name: k.name, Max: 1, Scale: k.scale, Algorithm: window.FixedWindow}
+// limit returns a limit whose counts have this name and scale.
+func (count countKey) limit() window.Limit {
+	return window.Limit{Name: count.name, Max: 1, Scale: count.scale, Algorithm: window.FixedWindow}
 }
 
-// table has the slots of counts. Those whose records are to be removed stay, and their number has a bound of its own; of
-// the others there are few more than max. If slots are evicted between find and the hit, that does no harm: the hit then
-// is like that of one more client, and if it opens a window, the slots are added again.
+// countState is what a backend remembers of a count: the open window, as far as is known, and what is queued for it.
+// Other clients use the same records, the slots A and B.
+type countState struct {
+	countKey
+	records
+	backend *Backend
+	server  int   // the index of the key's server
+	link    *link // to that server
+	janitor *janitor
+
+	mu    sync.Mutex // guards known and queue
+	known known      // changes only while the queue is served, and in learnUnlessKnown
+	queue queue
+
+	// The goroutine that serves the queue uses what follows: INSERTs that have failed since a window was seen, and when
+	// the last one did. Their name is in its grace (H1), or other clients were faster.
+	failed   int
+	failedAt time.Time
+
+	duty duty // of the janitor, whose mutex guards it
+}
+
+func newState(b *Backend, bands slot.Bands, count countKey) *countState {
+	server := b.Pick(count.key)
+	return &countState{
+		countKey: count, records: records{&bands, slotNames(&bands, count.key, count.name)},
+		backend: b, server: server, link: b.links[server][classOf(bands.Guard)], janitor: b.janitors[server],
+		known: known{Window: slot.Window{Slot: slot.B}}, // so that the first lookup begins with A
+	}
+}
+
+// table has the states of counts. Those whose records are to be removed stay, and their number has a bound of its own;
+// of the others there are few more than max. If a state is evicted between find and the hit, that does no harm: the hit
+// then is like that of one more client, and if it opens a window, the state is added again.
 type table struct {
 	seed   maphash.Seed
 	max    int // counts per shard, beside those that can't be evicted
@@ -39,15 +71,15 @@ type table struct {
 }
 
 type tableShard struct {
-	mu    sync.RWMutex // guards slots
-	slots map[countKey]*slots
+	mu     sync.RWMutex // guards states
+	states map[countKey]*countState
 }
 
 func (t *table) init(max int) {
 	t.seed = maphash.MakeSeed()
 	t.max = (max + tableShards - 1) / tableShards
 	for i := range t.shards {
-		t.shards[i].slots = make(map[countKey]*slots)
+		t.shards[i].states = make(map[countKey]*countState)
 	}
 }
 
@@ -55,38 +87,36 @@ func (t *table) shard(key string) *tableShard {
 	return &t.shards[maphash.String(t.seed, key)%tableShards]
 }
 
-// find returns the slots of k, or nil.
-func (t *table) find(k countKey) *slots {
-	shard := t.shard(k.key)
+// find returns the state of a count, or nil.
+func (t *table) find(count countKey) *countState {
+	shard := t.shard(count.key)
 	shard.mu.RLock()
 	defer shard.mu.RUnlock()
-	return shard.slots[k]
+	return shard.states[count]
 }
 
-// add adds s and returns it, or returns the slots that are there. If there are too many, it evicts idle ones,
+// add adds s and returns it, or returns the state that is there. If there are too many, it evicts idle ones,
 // preferably without an active window.
-func (t *table) add(s *slots) *slots {
-	k := s.countKey
-	shard := t.shard(k.key)
+func (t *table) add(s *countState) *countState {
+	shard := t.shard(s.key)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	if other := shard.slots[k]; other != nil {
+	if other := shard.states[s.countKey]; other != nil {
 		return other
 	}
-	for len(shard.slots) >= t.max && shard.evict(time.Now()) {
+	for len(shard.states) >= t.max && shard.evict(time.Now()) {
 	}
-	shard.slots[k] = s
+	shard.states[s.countKey] = s
 	return s
 }
 
 // remove removes s if it is idle and has no active window.
-func (t *table) remove(s *slots) {
-	k := s.countKey
-	shard := t.shard(k.key)
+func (t *table) remove(s *countState) {
+	shard := t.shard(s.key)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	if shard.slots[k] == s && s.worth(time.Now()) == worthless {
-		delete(shard.slots, k)
+	if shard.states[s.countKey] == s && s.worth(time.Now()) == worthless {
+		delete(shard.states, s.countKey)
 	}
 }
 
@@ -95,9 +125,9 @@ func (t *table) of(key string) (all []countKey) {
 	shard := t.shard(key)
 	shard.mu.RLock()
 	defer shard.mu.RUnlock()
-	for k := range shard.slots {
-		if k.key == key {
-			all = append(all, k)
+	for count := range shard.states {
+		if count.key == key {
+			all = append(all, count)
 		}
 	}
 	return all
@@ -109,13 +139,13 @@ func (t *table) len() int {
 	for i := range t.shards {
 		shard := &t.shards[i]
 		shard.mu.RLock()
-		n += len(shard.slots)
+		n += len(shard.states)
 		shard.mu.RUnlock()
 	}
 	return n
 }
 
-// worth is what would be lost if slots were evicted.
+// worth is what would be lost if a state were evicted.
 type worth uint8
 
 const (
@@ -124,7 +154,7 @@ const (
 	inUse                  // there are callers, or records to remove
 )
 
-func (s *slots) worth(now time.Time) worth {
+func (s *countState) worth(now time.Time) worth {
 	if s.busy() || s.janitor.owes(s) {
 		return inUse
 	}
@@ -134,14 +164,14 @@ func (s *slots) worth(now time.Time) worth {
 	return worthless
 }
 
-// evict removes the slots with the least worth of a few, picked at random. It returns false
+// evict removes the state with the least worth of a few, picked at random. It returns false
 // if all of them are in use.
 func (shard *tableShard) evict(now time.Time) bool {
 	var victim countKey
 	least, n := inUse, 0
-	for k, s := range shard.slots {
+	for count, s := range shard.states {
 		if v := s.worth(now); v < least {
-			victim, least = k, v
+			victim, least = count, v
 		}
 		if n++; n == evictionSample || least == worthless {
 			break
@@ -150,6 +180,6 @@ func (shard *tableShard) evict(now time.Time) bool {
 	if least == inUse {
 		return false
 	}
-	delete(shard.slots, victim)
+	delete(shard.states, victim)
 	return true
 }

@@ -14,26 +14,26 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// slotsUntil returns slots whose window is open until a time.
-func slotsUntil(key string, until time.Time) *slots {
+// stateUntil returns the state of a count whose window is open until a time.
+func stateUntil(key string, until time.Time) *countState {
 	l := fixed(time.Minute, 1)
-	return &slots{countKey: keyOf(key, &l), janitor: &janitor{}, known: known{ok: true, Window: slot.Window{Times: slot.Times{Latest: until}}}}
+	return &countState{countKey: keyOf(key, &l), janitor: &janitor{}, known: known{ok: true, Window: slot.Window{Times: slot.Times{Latest: until}}}}
 }
 
 func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	now := time.Now()
 	var tb table
-	tb.init(2 * tableShards) // two slots in each shard
+	tb.init(2 * tableShards) // two counts in each shard
 	last := 0
-	add := func(until time.Time) *slots { // to the shard of "busy"
+	add := func(until time.Time) *countState { // to the shard of "busy"
 		for {
 			if last++; tb.shard(fmt.Sprint(last)) == tb.shard("busy") {
-				return tb.add(slotsUntil(fmt.Sprint(last), until))
+				return tb.add(stateUntil(fmt.Sprint(last), until))
 			}
 		}
 	}
-	has := func(s *slots) bool { return tb.find(s.countKey) == s }
-	busy := tb.add(slotsUntil("busy", now.Add(time.Hour)))
+	has := func(s *countState) bool { return tb.find(s.countKey) == s }
+	busy := tb.add(stateUntil("busy", now.Add(time.Hour)))
 	require.True(t, busy.hold())
 	over := add(now.Add(-time.Second))
 	open := add(now.Add(time.Hour))
@@ -41,7 +41,7 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	another := add(now.Add(time.Hour))
 	require.Equal(t, []bool{true, false, true}, []bool{has(busy), has(open), has(another)}, "its window can be looked up again")
 
-	for _, s := range []*slots{busy, another, slotsUntil("busy", now)} { // in use, open, and others of a count
+	for _, s := range []*countState{busy, another, stateUntil("busy", now)} { // in use, open, and others of a count
 		tb.remove(s)
 		require.True(t, has(busy) && has(another))
 	}
@@ -51,7 +51,7 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	require.False(t, has(busy))
 }
 
-// A call finds slots, which are evicted, and then the call opens a window. The next call has to find that window,
+// A call finds the state of a count, which is evicted, and then the call opens a window. The next call has to find that window,
 // with its ID.
 func TestSlotsThatOpenAWindowStayInTheTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -59,13 +59,13 @@ func TestSlotsThatOpenAWindowStayInTheTable(t *testing.T) {
 		o.MaxWindows = 1
 		b := start(t, o)
 		l := fixed(time.Minute, 10)
-		s, err := b.slotsFor(t.Context(), "k", &l, 1)
+		s, err := b.stateFor(t.Context(), "k", &l, 1)
 		require.NoError(t, err)
 		b.table.remove(s)
 		require.Zero(t, b.table.len())
 		a := s.countHit(t.Context(), hit{max: 10, n: 1})
 		require.NoError(t, a.err)
-		require.Same(t, s, b.table.add(newSlots(b, *s.bands, s.countKey)), "a call that has not found them")
+		require.Same(t, s, b.table.add(newState(b, *s.bands, s.countKey)), "a call that has not found it")
 		require.Equal(t, 1, b.table.len())
 		for i := range 3 {
 			hits(t, b, 1, fmt.Sprint(i), l)
@@ -78,10 +78,10 @@ func TestSlotsThatOpenAWindowStayInTheTable(t *testing.T) {
 	})
 }
 
-// knows returns slots of windows of a scale whose open one is known.
-func knows(scale time.Duration, k known) *slots {
+// knows returns the state of a count with windows of a scale, of which the open one is known.
+func knows(scale time.Duration, k known) *countState {
 	bands := slot.Bands{Scale: scale, Largest: math.MaxUint16, Guard: time.Hour}
-	return &slots{backend: &Backend{}, records: records{bands: &bands}, known: k}
+	return &countState{backend: &Backend{}, records: records{bands: &bands}, known: k}
 }
 
 // A window of a minute was read at 100 s, and ends between 160 and 161 s.

@@ -37,7 +37,7 @@ func (b *Backend) Peek(ctx context.Context, key string, l window.Limit,
 }
 
 // peek returns the open window. It is Refused if a take of n does not fit it.
-func (s *slots) peek(ctx context.Context, l *window.Limit, n uint64) (w window.Window, err error) {
+func (s *countState) peek(ctx context.Context, l *window.Limit, n uint64) (w window.Window, err error) {
 	before := s.current()
 	lookup, err := s.readBoth(ctx, nil, slot.A)
 	if err != nil {
@@ -147,14 +147,14 @@ func (b *Backend) takeInTurn(ctx context.Context, takes []take) (granted, sent b
 // refresh sets the window of a take to what the server shows. If it is the known one, that refuses later takes, too.
 func (t *take) refresh(ctx context.Context) (err error) {
 	if known, _ := t.recall(); known {
-		if err := t.slots.operate(ctx, t.slots.refresh).err; err != nil {
+		if err := t.state.operate(ctx, t.state.refresh).err; err != nil {
 			return err
 		}
 		if known, _ := t.recall(); known {
 			return nil
 		}
 	}
-	t.window, err = t.slots.peek(ctx, &t.Limit, t.N)
+	t.window, err = t.state.peek(ctx, &t.Limit, t.N)
 	return err
 }
 
@@ -206,7 +206,7 @@ func (b *Backend) finish(ctx context.Context, takes []take, f func(ctx context.C
 type take struct {
 	window.Take
 	index  int // in the takes of TakeAll, in which those of one count are one
-	slots  *slots
+	state  *countState
 	window window.Window // as far as is known
 
 	// What follows is for takes that are made together.
@@ -233,10 +233,10 @@ func (b *Backend) ordered(ctx context.Context, takes []window.Take) ([]take, err
 		if err != nil {
 			return nil, err
 		}
-		all[i] = take{Take: t, index: i, slots: s}
+		all[i] = take{Take: t, index: i, state: s}
 	}
 	slices.SortFunc(all, func(x, y take) int {
-		return cmp.Or(cmp.Compare(b.Names[x.slots.server], b.Names[y.slots.server]),
+		return cmp.Or(cmp.Compare(b.Names[x.state.server], b.Names[y.state.server]),
 			cmp.Compare(x.Limit.Scale, y.Limit.Scale),
 			cmp.Compare(x.Key, y.Key), cmp.Compare(x.Limit.Name, y.Limit.Name))
 	})
@@ -246,7 +246,7 @@ func (b *Backend) ordered(ctx context.Context, takes []window.Take) ([]take, err
 // recall sets the window of a take to what is known of it. MayRefuse says that this may refuse the
 // take without asking the server.
 func (t *take) recall() (known, mayRefuse bool) {
-	s := t.slots
+	s := t.state
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -52,7 +52,7 @@ func recallAll(takes []take) (known, mayRefuse, fit bool) {
 // together.
 func hold(takes []take) bool {
 	for i := range takes {
-		if takes[i].N == 0 || !takes[i].slots.hold() {
+		if takes[i].N == 0 || !takes[i].state.hold() {
 			release(takes[:i])
 			return false
 		}
@@ -63,14 +63,14 @@ func hold(takes []take) bool {
 // release releases the queues of takes.
 func release(takes []take) {
 	for i := range takes {
-		takes[i].slots.release(takes[i].uncertain)
+		takes[i].state.release(takes[i].uncertain)
 	}
 }
 
 // countTogether makes the takes, whose queues are held, and releases them.
 func (b *Backend) countTogether(ctx context.Context, takes []take) (granted, sent bool, err error) {
 	for begun, end := 0, 0; begun < len(takes); begun = end {
-		for end < len(takes) && takes[end].slots.link == takes[begun].slots.link {
+		for end < len(takes) && takes[end].state.link == takes[begun].state.link {
 			end++
 		}
 		fit, sent, err := b.countOn(ctx, takes[begun:end])
@@ -89,17 +89,17 @@ func (b *Backend) giveBackHeld(ctx context.Context, takes []take) {
 	b.finish(ctx, takes, func(ctx context.Context, t *take) {
 		if t.counted {
 			t.given()
-			t.slots.subtract(t.N)
-			t.slots.giveBackTo(ctx, t.outcome.window, t.outcome.conn, t.N)
+			t.state.subtract(t.N)
+			t.state.giveBackTo(ctx, t.outcome.window, t.outcome.conn, t.N)
 		}
-		t.slots.release(t.uncertain)
+		t.state.release(t.uncertain)
 	})
 }
 
 // countOn makes the takes of windows with one link, and reports whether all are within their limits. It returns
 // errInTurn if a window was over by then.
 func (b *Backend) countOn(ctx context.Context, part []take) (fit, sent bool, err error) {
-	first := part[0].slots
+	first := part[0].state
 	c, err := first.link.connect(ctx)
 	if err != nil {
 		return false, false, failed(&part[0].Take, err)
@@ -108,7 +108,7 @@ func (b *Backend) countOn(ctx context.Context, part []take) (fit, sent bool, err
 	cl.SingleRead = true
 	actions := make([]slot.Action, len(part))
 	for i := range part {
-		s := part[i].slots
+		s := part[i].state
 		k := s.current()
 		actions[i] = s.bands.Join(k.Slot, k.Until)
 		s.records.add(cl, actions[i], part[i].N)
@@ -128,8 +128,8 @@ func (b *Backend) countOn(ctx context.Context, part []take) (fit, sent bool, err
 	responses := cl.Responses
 	for i := range part {
 		t := &part[i]
-		responses = t.slots.records.effects(&e, actions[i], t.N, responses)
-		t.outcome = t.slots.joined(actions[i], t.N, e)
+		responses = t.state.records.effects(&e, actions[i], t.N, responses)
+		t.outcome = t.state.joined(actions[i], t.N, e)
 		t.outcome.conn = c
 		open, fits := t.conclude()
 		fit = fit && fits
@@ -148,7 +148,7 @@ func (b *Backend) countOn(ctx context.Context, part []take) (fit, sent bool, err
 // conclude learns what has become of the take, unless it has failed. It reports whether its window was still open, and
 // whether the take is within its limit.
 func (t *take) conclude() (open, fits bool) {
-	w, open := t.slots.concluded(&t.outcome)
+	w, open := t.state.concluded(&t.outcome)
 	if t.outcome.err != nil {
 		return false, true
 	}
