@@ -2,7 +2,13 @@ package inflight
 
 import (
 	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
 	"runtime"
+	"slices"
+	"sort"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -267,4 +274,414 @@ func TestAnObserverThatPanicsHarmsNobodyElse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The model runs pumps and a ledger, as they are, on a virtual clock. Around them, processes crash and stand still,
+// messages are late, lost, or arrive in another order, clocks go wrong within what is allowed for, and the store loses
+// its data. All of it is drawn from a seed.
+
+// faults are what happens in a run.
+type faults struct {
+	crashes, stops, restarts, losses bool
+	outages                          bool          // for up to two leases, no message arrives
+	late                             time.Duration // how long messages take at most, rarely
+	loose                            bool          // claims are not strict
+	policy                           Policy
+}
+
+const (
+	modelLease   = time.Second
+	modelTimeout = modelLease / 8 // of an exchange
+	modelMax     = 4
+)
+
+// model is one run.
+type model struct {
+	*rand.Rand
+	faults
+	now     time.Duration // the real time
+	events  []event       // in order
+	ledger  *ledger.Ledger
+	rate    float64 // of the clock of the store
+	nodes   []*node
+	calm    bool // nothing fails any more
+	traced  bool
+	trace   []string
+	fault   string
+	grants  int
+	lost    int           // places that a process lost that was never out of reach
+	back    time.Duration // when the store is reached again
+	emptied time.Duration // when it has lost its data last
+	overFor time.Duration // how long after that a grant was over at most
+	over    int           // by how many places at most
+}
+
+// node is a process.
+type node struct {
+	name    string
+	pump    *pump
+	rate    float64
+	offset  time.Duration
+	stopped time.Duration // until then
+	dead    bool
+	seq     uint64
+	reached time.Duration // when an exchange was answered last
+	waits   []*Hold
+}
+
+type event struct {
+	at time.Duration
+	do func()
+}
+
+func newModel(seed uint64, f faults) *model {
+	m := &model{Rand: rand.New(rand.NewPCG(seed, 7)), faults: f, emptied: never}
+	m.rate = m.clockRate()
+	m.create()
+	for range 2 + m.IntN(3) {
+		m.boot()
+	}
+	return m
+}
+
+// create creates the store.
+func (m *model) create() { m.ledger = ledger.New(64, m.ledgerTime) }
+
+// ledgerTime is the time of the store.
+func (m *model) ledgerTime() time.Duration { return time.Duration(float64(m.now) * m.rate) }
+
+// clockRate returns how fast a clock is: a thousandth too fast or slow at most.
+func (m *model) clockRate() float64 { return 1 + 0.001*(2*m.Float64()-1) }
+
+func (m *model) boot() {
+	n := &node{name: fmt.Sprint("p", len(m.nodes)), rate: m.clockRate(), offset: m.duration(time.Hour), reached: m.now}
+	n.pump = leased(modelLease, options{policy: m.policy, strict: !m.loose}, func(h *Hold) { m.changed(n, h) })
+	n.pump.claim.Process = n.name
+	m.nodes = append(m.nodes, n)
+	m.after(m.duration(100*time.Millisecond), func() { m.demand(n) })
+}
+
+func (m *model) duration(most time.Duration) time.Duration {
+	return time.Duration(m.Int64N(int64(most)) + 1)
+}
+
+func (m *model) after(d time.Duration, do func()) {
+	e := event{m.now + d, do}
+	i := sort.Search(len(m.events), func(i int) bool { return m.events[i].at > e.at })
+	m.events = slices.Insert(m.events, i, e)
+}
+
+// log adds to the trace.
+func (m *model) log(n *node, format string, args ...any) {
+	if m.traced {
+		m.trace = append(m.trace, fmt.Sprintf("%7.1f ms  %s  %s", float64(m.now)/1e6, n.name, fmt.Sprintf(format, args...)))
+	}
+}
+
+// clock is the time of a process.
+func (m *model) clock(n *node) time.Duration { return n.offset + time.Duration(float64(m.now)*n.rate) }
+
+// on does something in a process: later if it stands still, never if it is dead.
+func (m *model) on(n *node, do func()) {
+	switch {
+	case n.dead:
+	case m.now < n.stopped: // whatever has been waiting goes on in any order
+		m.after(n.stopped-m.now+m.duration(20*time.Microsecond), func() { m.on(n, do) })
+	default:
+		do()
+		m.update(n)
+	}
+}
+
+// changed is what the pump of a process tells of a want.
+func (m *model) changed(n *node, w *Hold) {
+	switch w.state {
+	case held:
+		m.granted(n, w)
+	case released:
+		m.log(n, "gives %d back", w.want.N)
+	case lost:
+		m.log(n, "has lost %d", w.want.N)
+		if m.now-n.reached < modelLease*3/4 || m.outages && n.stopped == 0 {
+			m.lost++
+		}
+	}
+}
+
+// update does what the pump of a process has to do.
+func (m *model) update(n *node) {
+	now := m.clock(n)
+	n.pump.tick(now)
+	if n.pump.exchangeAt() <= now {
+		m.send(n)
+	}
+	if at := n.pump.due(); at != never {
+		m.after(max(time.Duration(float64(at-now)/n.rate), 0)+time.Microsecond, func() {
+			if n.pump.due() <= m.clock(n) {
+				m.on(n, func() {})
+			}
+		})
+	}
+}
+
+// granted is that a process has got what it wants, until it gives that back.
+func (m *model) granted(n *node, w *Hold) {
+	m.grants++
+	if m.believed() > modelMax {
+		m.overFor = max(m.overFor, m.now-m.emptied)
+	}
+	m.log(n, "has got %d of %d", w.want.N, w.want.Max)
+	m.after(m.duration(modelLease/8<<m.IntN(5)), func() {
+		m.on(n, func() { n.pump.cancel(w) })
+	})
+}
+
+// demand makes a process want places, again and again.
+func (m *model) demand(n *node) {
+	if m.calm {
+		return
+	}
+	m.on(n, func() {
+		limit := uint64(modelMax)
+		if m.IntN(8) == 0 {
+			limit -= uint64(m.IntN(3))
+		}
+		w := &Hold{want: window.Want{N: 1 + m.Uint64N(limit), Max: limit, Wait: m.IntN(4) > 0}}
+		if m.IntN(2) == 0 {
+			w.want.N = 1
+		}
+		n.pump.add(w)
+		n.waits = append(n.waits, w)
+		if m.IntN(6) == 0 {
+			m.after(m.duration(modelLease/2), func() { m.on(n, func() { n.pump.cancel(w) }) })
+		}
+	})
+	m.after(m.duration(modelLease), func() { m.demand(n) })
+}
+
+// travel returns how long a message takes.
+func (m *model) travel() time.Duration {
+	if !m.calm && m.late > 0 && m.IntN(10) == 0 {
+		return m.duration(m.late)
+	}
+	return m.duration(4 * time.Millisecond)
+}
+
+func (m *model) dropped() bool { return !m.calm && (m.now < m.back || m.losses && m.IntN(10) == 0) }
+
+// send makes an exchange.
+func (m *model) send(n *node) {
+	if n.pump.phase == sent {
+		m.fault = "two exchanges of a process at a time"
+	}
+	sentAt := m.clock(n)
+	n.seq++
+	c := *n.pump.begin(sentAt, n.seq)
+	c.Wants = slices.Clone(c.Wants) // the message is on its way while the process makes other claims
+	m.log(n, "says that it holds %d, and wants %v: exchange %d", c.Held, c.Wants, c.Seq)
+	c.Wake = func() {
+		if !m.dropped() {
+			m.after(m.travel(), func() { m.on(n, n.pump.again) })
+		}
+	}
+	if !m.dropped() {
+		m.after(m.travel(), func() { m.arrive(n, c) })
+	}
+	failure := unanswered
+	m.after(modelTimeout/2, func() {
+		m.on(n, func() {
+			if m.clock(n)-sentAt < modelTimeout*3/4 {
+				failure = failing
+			}
+		})
+	})
+	m.after(modelTimeout, func() { // the process waits no longer
+		m.on(n, func() {
+			if n.seq == c.Seq && n.pump.phase == sent {
+				m.log(n, "has no answer to exchange %d", c.Seq)
+				n.pump.failed(m.clock(n), errLate, failure)
+			}
+		})
+	})
+}
+
+// arrive is a claim that arrives at the store.
+func (m *model) arrive(n *node, c window.Claim) {
+	a, wake := m.ledger.Exchange(&c)
+	if wake != nil {
+		wake()
+	}
+	m.log(n, "exchange %d is at the store: %d are used, tokens %v, lost %v, late %v", c.Seq, a.Used, a.Tokens, a.Lost, a.Late)
+	if m.dropped() {
+		return
+	}
+	m.after(m.travel(), func() {
+		m.on(n, func() {
+			if n.seq != c.Seq || n.pump.phase != sent {
+				return
+			}
+			m.log(n, "has the answer to exchange %d", c.Seq)
+			n.reached = m.now
+			n.pump.answered(m.clock(n), &a)
+		})
+	})
+}
+
+// used is how many places the store knows of.
+func (m *model) used() uint64 {
+	p, _ := m.ledger.Exchange(&window.Claim{Key: "k"})
+	return p.Used
+}
+
+// believed is how many places holders believe to hold: those for whom Valid is true.
+func (m *model) believed() (n uint64) {
+	for _, node := range m.nodes {
+		if !node.dead && m.clock(node) < node.pump.loseAt() {
+			n += node.pump.held
+		}
+	}
+	return n
+}
+
+// disturb makes something fail, again and again.
+func (m *model) disturb() {
+	if m.calm {
+		return
+	}
+	n := m.nodes[m.IntN(len(m.nodes))]
+	switch m.IntN(6) {
+	case 0:
+		if m.crashes && !n.dead {
+			m.log(n, "crashes")
+			n.dead = true
+			m.boot()
+		}
+	case 1, 2:
+		if m.stops && !n.dead {
+			n.stopped = max(n.stopped, m.now+m.duration(2*modelLease))
+			m.log(n, "stands still until %.1f ms", float64(n.stopped)/1e6)
+		}
+	case 3:
+		if !m.restarts {
+			break
+		}
+		m.log(&node{name: "store"}, "has lost its data")
+		m.emptied = m.now
+		m.create()
+		m.ledger.Birth = m.ledgerTime()
+	case 4:
+		if m.outages && m.now > m.back+modelLease {
+			m.back = m.now + modelLease/2 + m.duration(2*modelLease)
+			m.log(&node{name: "store"}, "is away until %.1f ms", float64(m.back)/1e6)
+		}
+	}
+	m.after(m.duration(modelLease/2), m.disturb)
+}
+
+// run runs for some leases, and then without faults until nobody waits. It returns what is wrong.
+func (m *model) run() string {
+	m.after(m.duration(modelLease), m.disturb)
+	for m.fault == "" && len(m.events) > 0 && m.now < 60*modelLease {
+		m.calm = m.now >= 10*modelLease
+		m.step()
+	}
+	if m.fault != "" {
+		return m.fault
+	}
+	for _, n := range m.nodes {
+		if n.dead {
+			continue
+		}
+		for _, w := range n.waits {
+			if w.state == waiting || w.state == held {
+				return fmt.Sprintf("stuck: %s still wants or holds %d", n.name, w.want.N)
+			}
+		}
+	}
+	m.now += 2 * modelLease // a late message may have claimed places
+	if used := m.used(); used != 0 {
+		return fmt.Sprintf("stuck: %d places are held by nobody", used)
+	}
+	if m.grants == 0 {
+		return "stuck: nothing was ever granted"
+	}
+	return ""
+}
+
+func (m *model) step() {
+	e := m.events[0]
+	m.events = m.events[1:]
+	m.now = max(m.now, e.at)
+	e.do()
+	n := m.believed()
+	if n <= modelMax {
+		return
+	}
+	m.over = max(m.over, int(n)-modelMax)
+	if !m.loose || m.emptied == never && !m.outages {
+		m.fault = fmt.Sprintf("over: %d of %d are held", n, modelMax)
+	}
+}
+
+// everything is all faults.
+var everything = faults{crashes: true, stops: true, restarts: true, losses: true, late: modelLease * 3 / 2}
+
+var modelRuns = flag.Int("inflight.modelruns", 2000, "runs of TestModelIsNeverOverOrStuck")
+
+// runModels runs models with faults. If a run is wrong, the test fails with its trace.
+func runModels(t *testing.T, runs int, f faults, wrong func(m *model) bool) {
+	t.Helper()
+	for seed := range uint64(runs) {
+		m := newModel(seed, f)
+		if fault := m.run(); fault == "" && !wrong(m) {
+			continue
+		}
+		m = newModel(seed, f)
+		m.traced = true
+		fault := m.run()
+		t.Fatalf("%s\nseed %d: %s, %d lost, over for %v", strings.Join(m.trace, "\n"), seed, fault, m.lost, m.overFor)
+	}
+}
+
+// TestModelIsNeverOverOrStuck runs random schedules, with faults.
+func TestModelIsNeverOverOrStuck(t *testing.T) {
+	runs := *modelRuns
+	if testing.Short() {
+		runs /= 10
+	}
+	runModels(t, runs, everything, func(m *model) bool { return m.grants < 5 }) // each does something
+}
+
+// A process that reaches the store loses nothing, even if the store loses its data.
+func TestModelLosesNothingThatIsRenewed(t *testing.T) {
+	f := faults{crashes: true, restarts: true, late: modelLease / 16}
+	runModels(t, *modelRuns/4, f, func(m *model) bool { return m.lost > 0 })
+}
+
+// noticed is how long after a loss of data processes that reach the store have told what they hold: after a quarter
+// of a lease, and the way there and back.
+const noticed = modelLease/4 + 10*time.Millisecond
+
+// Without strictness, places are over Max only after a loss of data. Grants are over for a lease at most, and for a
+// quarter if all processes reach the store. Nobody who reaches it loses a place.
+func TestModelIsOverOnlyAfterALossOfData(t *testing.T) {
+	loose, restarts := everything, faults{loose: true, crashes: true, restarts: true}
+	loose.loose = true
+	over := 0
+	for f, most := range map[faults]time.Duration{loose: modelLease + 10*time.Millisecond, restarts: noticed} {
+		runModels(t, *modelRuns/2, f, func(m *model) bool {
+			over = max(over, m.over)
+			return m.overFor > most || f == restarts && m.lost > 0
+		})
+	}
+	t.Logf("%d places more than Max, %d, are held at most", over, modelMax)
+	require.Positive(t, over)
+}
+
+// A policy keeps what is held while the store is away, however long that is, but not if the process stood still.
+func TestModelKeepsPlacesWhileTheStoreIsAway(t *testing.T) {
+	f := faults{loose: true, outages: true, crashes: true, policy: Share}
+	runModels(t, *modelRuns/2, f, func(m *model) bool { return m.lost > 0 })
+	f = faults{loose: true, stops: true, crashes: true, policy: Share}
+	runModels(t, *modelRuns/2, f, func(*model) bool { return false })
 }

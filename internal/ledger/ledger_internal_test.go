@@ -38,13 +38,8 @@ func (l *tested) claim(process string, c window.Claim) window.Places {
 	return p
 }
 
-// wants are wants of so many places each under a Max, which wait.
-func wants(most uint64, places ...uint64) (all []window.Want) {
-	for _, n := range places {
-		all = append(all, window.Want{N: n, Max: most, Wait: true})
-	}
-	return all
-}
+// wants are a want of n places under a Max, which waits.
+func wants(most, n uint64) []window.Want { return []window.Want{{N: n, Max: most, Wait: true}} }
 
 // A count that is not needed any more is removed.
 func TestCountsAreRemoved(t *testing.T) {
