@@ -100,7 +100,7 @@ func TestAServerThatIsDownIsTriedAfterGrowingPauses(t *testing.T) {
 		require.LessOrEqual(t, attempts, uint64(4+12))
 
 		g.fail.Store(false)
-		time.Sleep(2200 * time.Millisecond)
+		time.Sleep(2200*time.Millisecond + 2*dial.StartUp) // the longest pause, and the new server is awaited
 		require.NoError(t, s.purge(t.Context(), "k").err, "the pool has tried again")
 	})
 }
