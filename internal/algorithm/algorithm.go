@@ -74,7 +74,8 @@ func (r *Record) ahead(now int64) bool { return r.passed(now) < -r.Scale && !r.E
 // Algorithm is how a record counts. Its functions get a record that another goroutine does not use.
 //
 // If the clock goes back by up to a scale, nothing changes. If it goes back by more, a record starts at the present
-// time with what it has counted. So a call waits for at most a scale longer, and no more than the limit is granted.
+// time with what it has counted. So a call waits for at most a scale longer, and no more than the limit is granted. But
+// what was over is not remembered: a log drops it, also that of a copy of its record.
 type Algorithm struct {
 	Logs bool // records have a Log
 
