@@ -174,7 +174,7 @@ func (c *Call) SetKey(key string) { c.Key = append(c.Key[:0], key...) }
 func (c *Call) Len() int { return len(c.kinds) }
 
 // ReadOnly reports whether no request changes anything, so that sending them twice does no
-// harm.
+// harm. A server answers each request that changes something by a status, and no other one.
 func (c *Call) ReadOnly() bool { return !slices.Contains(c.kinds, codec.KindStatus) }
 
 // Wait waits for a queued call to be done. If done is true, the call belongs to its caller

@@ -136,11 +136,13 @@ func New(nc net.Conn, early []byte, o Options) *Conn {
 // it still belongs to its caller, which otherwise does nothing but Wait next: it may have to read its response itself.
 func (c *Conn) Enqueue(cl *Call) error {
 	writes, busy, err := c.queue(cl)
+	// The reader goroutine reads the response if others use the connection. Otherwise the caller does, unless the read
+	// side has an owner already: that one reads the response, or has the reader goroutine do so.
 	switch {
 	case err != nil:
 		return err
 	case !writes || busy:
-		c.readTurn.recall() // the reader goroutine reads the response
+		c.readTurn.recall()
 	case c.readTurn.acquire():
 		cl.inline = true // Wait reads the response
 		if err := c.checkOpen(); err != nil {

@@ -8,6 +8,8 @@
 //	err := c.Enqueue(cl)
 //	done, sent, err := cl.Wait(ctx)
 //
+// H1 to H27 are hazards of servers, which docs/internals/protocol.md describes.
+//
 // # Invariants
 //
 //   - Responses come in the order in which requests are written, so calls are put in flight

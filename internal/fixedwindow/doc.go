@@ -1,12 +1,13 @@
 // Package fixedwindow keeps fixed windows on Throttr servers, exactly, for any number of clients.
-// docs/internals/windows.md explains the rules, and package slot has them as functions.
+// docs/internals/windows.md explains the rules, and package slot has them as functions. H1 to H27 are hazards of
+// servers, which docs/internals/protocol.md describes.
 //
 // # What happens to a call
 //
 // A Hit goes through these files, in this order:
 //
-//  1. backend.go: the method checks the arguments (check.go), and finds the state of the count (table.go), which is what
-//     the backend remembers of a key, and the name and scale of a limit.
+//  1. backend.go: the method checks the arguments (check.go), and finds the state of the count (table.go), which is
+//     what the backend remembers of a key, and the name and scale of a limit.
 //  2. queue.go: the hit is admitted, by known.go. If the known window was full when it was read not long ago, the hit is
 //     denied at once. It shares the next request with hits that wait. A caller that is alone counts by itself.
 //  3. count.go: hits in a known window are one call on any connection of the pool: a DECREASE and a QUERY (records.go).

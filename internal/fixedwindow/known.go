@@ -46,13 +46,13 @@ const (
 func (s *countState) admit(others *shared, h *hit, readSince bool) (verdict, window.Window) {
 	k := &s.known
 	switch {
-	case s.queue.fresh && !k.ok: // the hit opens a window
+	case !k.ok && s.queue.plan.conn != nil: // the hit opens a window
 		if h.take && h.n > h.max {
 			return decided, window.Window{Refused: true}
 		}
-	case !k.ok || !s.queue.fresh && !k.Open(others.now):
+	case !k.ok || !s.queue.prepared && !k.Open(others.now): // prepare is to look at the window first
 		return waits, window.Window{}
-	case h.charge || k.Count <= h.max && h.room(k.Count): // it is counted, with others if it fits
+	case h.charge || k.Count <= h.max && h.hasRoom(k.Count): // it is counted, with others if it fits
 	case readSince || s.mayRefuse(others.now):
 		w := k.window(s.bands.Scale, others.now)
 		w.Refused = h.take // a hit is denied by its Count
@@ -60,16 +60,17 @@ func (s *countState) admit(others *shared, h *hit, readSince bool) (verdict, win
 	default: // the window may have been reset
 		return waits, window.Window{}
 	}
-	if s.queue.uncertain || !fits(s.bands.Largest, others, h) {
+	if s.queue.uncertain || !canShare(s.bands.Largest, others, h) {
 		return waits, window.Window{}
 	}
 	return shares, window.Window{}
 }
 
-// fits reports whether h can share a request with other hits: if the sum of all is less than largest - max, the
-// highest of their limits. A count to which a counter can't add that is over each limit, so all are denied.
-// So a charge, whose max is the largest, shares none. A hit without others fits, however large.
-func fits(largest uint64, others *shared, h *hit) bool {
+// canShare reports whether h can share a request with other hits. If the counter can't hold their sum, the request
+// counts none of them, and all are denied: each must have a limit below the count then. The count is more than
+// largest - sum, so it is above all limits if the sum is less than largest - max, where max is the highest of them.
+// A charge, whose max is the largest, shares none. A hit without others fits, however large.
+func canShare(largest uint64, others *shared, h *hit) bool {
 	most := largest - max(others.max, h.max)
 	return len(others.callers) == 0 || others.sum < most && h.n < most-others.sum
 }

@@ -24,8 +24,8 @@ type hit struct {
 	charge bool
 }
 
-// room reports whether a window with a count has room for a take. Other hits are counted anyway.
-func (h *hit) room(count uint64) bool {
+// hasRoom reports whether a window with a count has room for a take. Other hits are counted anyway.
+func (h *hit) hasRoom(count uint64) bool {
 	return !h.take || count <= h.max && h.n <= h.max-count
 }
 
@@ -45,7 +45,7 @@ type caller struct {
 	hit       hit
 	operation operation     // if not nil, takes the place of hit
 	waits     *list.Element // of queue.waiting; nil if the server may know of the hit or operation
-	prepared  uint64        // queue.prepared when it was queued
+	prepares  uint64        // queue.prepares when it was queued
 	attempts  int           // calls of prepare for it, and requests that did not count it
 	gone      bool          // it has returned without an answer, because its ctx ended
 
@@ -101,7 +101,7 @@ func (hits *shared) add(c *caller) {
 // callers. It is not held during a request. Whenever it is not held:
 //
 //   - If serving is false, waiting, shared and refused are empty.
-//   - fresh is false, and there is no plan.
+//   - prepared is false, and there is no plan.
 //   - A caller is in waiting, shared or refused, or its operation is being called. Otherwise it has its answer, or is
 //     gone.
 type queue struct {
@@ -112,11 +112,11 @@ type queue struct {
 	// the outcome of that request.
 	refused  []*caller
 	counted  outcome
-	prepared uint64 // how often prepare was called for what waits
-	// fresh says that prepare has just been called, for the hits that are gathered next. If it has found no window, plan
-	// is how to open one.
-	fresh bool
-	plan  plan
+	prepares uint64 // how often prepare was called
+	// prepared says that the last thing done was to call prepare, for the hits that are gathered next. Plan is what it
+	// has returned.
+	prepared bool
+	plan     plan
 	// uncertain says that a request has failed that the server may count later. Nothing else is counted until prepare has
 	// been called. So callers that cancel one after the other do not add up to many requests in flight.
 	uncertain bool
@@ -196,7 +196,7 @@ func (s *countState) enqueue(c *caller) {
 		c.finish(answer{err: window.ErrOverloaded})
 		return
 	}
-	c.prepared = s.queue.prepared
+	c.prepares = s.queue.prepares
 	c.waits = s.queue.waiting.PushBack(c)
 	if !s.queue.serving {
 		s.queue.serving = true
@@ -275,7 +275,7 @@ func (s *countState) serve() {
 		}
 		s.gather()
 		p := s.queue.plan
-		s.queue.fresh = false
+		s.queue.prepared = false
 		s.queue.plan = plan{}
 		switch n := len(s.queue.shared.callers); {
 		case n > 0:
@@ -321,7 +321,7 @@ func (s *countState) gather() {
 	s.queue.shared.reset(time.Now())
 	for s.queue.waiting.Len() > 0 && s.first().operation == nil {
 		c := s.first()
-		verdict, w := s.admit(&s.queue.shared, &c.hit, s.queue.fresh && c.prepared < s.queue.prepared)
+		verdict, w := s.admit(&s.queue.shared, &c.hit, s.queue.prepared && c.prepares < s.queue.prepares)
 		switch {
 		case verdict == decided:
 			s.pop().finish(answer{window: w})
@@ -373,7 +373,7 @@ func (s *countState) assign(w window.Window, full bool) {
 		w.Count -= min(w.Count, s.queue.shared.sum)
 	}
 	for _, c := range s.queue.shared.callers {
-		w.Refused = full || !c.hit.room(w.Count)
+		w.Refused = full || !c.hit.hasRoom(w.Count)
 		switch {
 		case full:
 			c.finish(answer{window: w})
@@ -415,7 +415,7 @@ func (s *countState) finishRefused() {
 // operation.
 func (s *countState) prepareFor(ctx context.Context, first *caller) {
 	first.attempts++
-	s.queue.prepared++
+	s.queue.prepares++
 	s.mu.Unlock()
 	p, err := s.prepare(ctx)
 	s.mu.Lock()
@@ -426,7 +426,7 @@ func (s *countState) prepareFor(ctx context.Context, first *caller) {
 		return
 	}
 	s.queue.uncertain = false
-	s.queue.fresh = true
+	s.queue.prepared = true
 	s.queue.plan = p
 }
 

@@ -75,7 +75,7 @@ func (s *countState) act(ctx context.Context, c *conn.Conn, a slot.Action, n uin
 	cl := s.backend.Calls.Get()
 	cl.MostTTL = s.bands.Top
 	s.records.add(cl, a, n)
-	searches := a.Kind == slot.Look && c != nil // its rules allow for what others do between the QUERYs
+	searches := a.Kind == slot.Look && c != nil // which allows for what others do between its QUERYs
 	cl.SingleRead = a.Kind != slot.Read && !searches
 	e.First = a.Slot
 	e.Sent = time.Now()

@@ -21,7 +21,8 @@ const (
 	maxPause = 4 * time.Second
 )
 
-// plan is how to open a window: an action, and the connection of its lookup. It is zero if a window is open.
+// plan is how to open a window: an action, and the connection of its lookup. Without a conn there is no plan, as a
+// window is known to be open.
 type plan struct {
 	conn   *conn.Conn
 	action slot.Action
@@ -96,7 +97,8 @@ func (s *countState) repeat(f *searching) (slot.Action, error) {
 		ErrTooLate, trip, s.bands.Scale, s.bands.Guard/2)
 }
 
-// prepare refreshes the known window if that is certainly open. Otherwise it plans how to open one.
+// prepare refreshes the known window if that is certainly open. Otherwise it searches for the open one, and plans how to
+// open one if there is none. So there is a known window or a plan then, unless it has failed.
 func (s *countState) prepare(ctx context.Context) (p plan, err error) {
 	if err := s.refresh(ctx).err; err != nil {
 		return p, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
@@ -135,7 +136,10 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 		s := knows(time.Minute, known{ok: c.known, id: 7, Window: slot.Window{Count: c.count, Times: times}})
 		s.backend = &Backend{Options: Options{DenialMemory: cmp.Or(c.memory, 4*time.Second)}}
 		c.shared.now = at(c.now)
-		s.queue.fresh = c.fresh
+		s.queue.prepared = c.fresh
+		if c.fresh {
+			s.queue.plan.conn = new(conn.Conn) // which matters only without a known window
+		}
 		verdict, w := s.admit(&c.shared, &c.hit, c.fresh)
 		require.Equal(t, c.want, verdict, c.name)
 		if c.want == decided {

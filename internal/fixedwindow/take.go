@@ -121,7 +121,7 @@ func (b *Backend) takeInTurn(ctx context.Context, takes []take) (granted, sent b
 	var reads sync.WaitGroup
 	for i := range takes {
 		t := &takes[i]
-		if known, _ := t.recall(); !known || !t.fits() {
+		if known, _ := t.recall(); !known || !t.hasRoom() {
 			reads.Go(func() { errs[i] = failed(&t.Take, t.refresh(ctx)) })
 		}
 	}
@@ -129,7 +129,7 @@ func (b *Backend) takeInTurn(ctx context.Context, takes []take) (granted, sent b
 	if err := cmp.Or(errs...); err != nil {
 		return false, false, err
 	}
-	if slices.ContainsFunc(takes, func(t take) bool { return !t.fits() }) {
+	if slices.ContainsFunc(takes, func(t take) bool { return !t.hasRoom() }) {
 		return false, false, nil
 	}
 	for i := range takes {
@@ -215,8 +215,8 @@ type take struct {
 	uncertain bool // the server may count N later
 }
 
-// fits reports whether the window has room for the take.
-func (t *take) fits() bool {
+// hasRoom reports whether the window has room for the take.
+func (t *take) hasRoom() bool {
 	return t.N <= t.Limit.Max && t.window.Count <= t.Limit.Max-t.N
 }
 
@@ -254,7 +254,7 @@ func (t *take) recall() (known, mayRefuse bool) {
 		return false, false
 	}
 	t.window = bounded(s.known.window(s.bands.Scale, now))
-	if !t.fits() {
+	if !t.hasRoom() {
 		refuse(&t.window, &t.Limit, t.N)
 	}
 	return true, s.mayRefuse(now)

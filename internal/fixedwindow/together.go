@@ -43,7 +43,7 @@ func recallAll(takes []take) (known, mayRefuse, fit bool) {
 		if !knownOne {
 			return false, false, false
 		}
-		mayRefuse, fit = mayRefuse && mayRefuseOne, fit && takes[i].fits()
+		mayRefuse, fit = mayRefuse && mayRefuseOne, fit && takes[i].hasRoom()
 	}
 	return true, mayRefuse, fit
 }

@@ -9,6 +9,8 @@
 //   - A request whose response can be of any length has a connection to itself (stream.go).
 //     Calls that depend on the responses to earlier ones have one that other callers do not share (unshared.go).
 //   - If the server is parked, the pool keeps it parked (parking.go).
+//
+// H1 to H27 are hazards of servers, which docs/internals/protocol.md describes.
 package pool
 
 import (

@@ -176,8 +176,8 @@ func (p *Pool) makeShared() {
 
 // tryShared makes an attempt. It returns false if another one must follow, because there is no connection.
 //
-// It uses Acquire, which Close ends by way of p.ctx: puddle's Close hangs if it is called while a constructor that
-// TryAcquire has started runs.
+// Acquire always makes a connection, as the pool holds all that there are. Close ends it by way of p.ctx: puddle's
+// Close hangs if it is called while a constructor that TryAcquire has started runs.
 func (p *Pool) tryShared() bool {
 	r, err := p.puddle.Acquire(p.ctx)
 	p.mu.Lock()

@@ -2,7 +2,7 @@
 // server. It consists of pure functions, without a lock, clock or connection. They are given what the records of a key
 // and scale show, and what is wanted, and return the next action, which is a list of requests. The document
 // docs/internals/windows.md says why it is so, draws the bands, and describes the model in which the tests run these
-// functions.
+// functions. H1 to H27 are hazards of servers, which docs/internals/protocol.md describes.
 //
 // # Slots and bands
 //

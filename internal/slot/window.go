@@ -43,10 +43,10 @@ func (b *Bands) WindowOf(id ID, l Lookup) (w Window, ok bool) {
 	return Window{id, o.Count, Times{l.Sent, l.Received, end, l.Received.Add(b.duration(left + 1))}}, true
 }
 
-// Narrow narrows when a window can end to what was known before of one in the same slot. If the two contradict
-// each other, they are different windows, and nothing changes. It reports whether they are certainly the
-// same. (A window that was opened after Resets by others, and may be the same, ends later: then
-// only Latest can be too early.)
+// Narrow adds what an older response has shown of a window in the same slot: old. If that can be the same window, it
+// ends while both say so, and w becomes the time that they share, from the later Until to the earlier Latest. Otherwise
+// w stays. Narrow reports whether it certainly is the same. (If it only may be, others can have reset it and opened
+// another one, which ends later: then Latest can be too early, and nothing else is wrong.)
 func (w *Times) Narrow(old *Times, guard time.Duration) (same bool) {
 	if old.Until.After(w.Latest) || w.Until.After(old.Latest) {
 		return false

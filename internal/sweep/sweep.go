@@ -13,6 +13,8 @@
 //
 // Records that are not ours are never touched. A server that has none is parked by its
 // sweepers (park.go).
+//
+// H1 to H27 are hazards of servers, which docs/internals/protocol.md describes.
 package sweep
 
 import (
