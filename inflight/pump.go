@@ -50,7 +50,8 @@ type exchanges struct {
 	claim window.Claim // of the exchange in flight, or the last one
 	asked []*Hold      // whom it asks for
 
-	nextAt       time.Duration // when the next one is due, unless one is in flight; 0: the store was not told all
+	untold       bool          // the store does not know all, or will not after the exchange in flight
+	nextAt       time.Duration // when the next one is due, unless one is in flight; 0: at once; never: nothing is due
 	sentAt       time.Duration // when the last one was sent
 	failingSince time.Duration // when the first one was sent of those that have failed in a row; 0: none has
 	knownUntil   time.Duration // until then, the store may know of something: a lease after it was told so last
@@ -87,14 +88,11 @@ func (p *pump) open(key, name string, lease time.Duration) {
 }
 
 // tell has the store told something: at once, or after the exchange that is in flight.
-func (p *pump) tell() { p.nextAt = 0 }
-
-// untold reports whether the store does not know all, or will not after the exchange in flight.
-func (p *pump) untold() bool { return p.nextAt == 0 || p.phase != sent && p.failingSince > 0 }
+func (p *pump) tell() { p.untold, p.nextAt = true, 0 }
 
 // again makes the pump tell the store what it holds and wants, unless it will do so anyway.
 func (p *pump) again() {
-	if !p.untold() && (p.held > 0 || len(p.wants) > 0) {
+	if !p.untold && (p.held > 0 || len(p.wants) > 0) {
 		p.tell()
 	}
 }
@@ -180,14 +178,14 @@ func (p *pump) idle(now time.Duration) bool {
 	if len(p.holds) > 0 || len(p.wants) > 0 {
 		return false
 	}
-	return p.phase != sent && now >= p.knownUntil || p.phase == resting && !p.untold()
+	return p.phase != sent && now >= p.knownUntil || p.phase == resting && !p.untold
 }
 
 // begin begins an exchange with a claim, which is valid until it ends.
 func (p *pump) begin(now time.Duration, seq uint64) *window.Claim {
 	p.tick(now)
 	p.phase = sent
-	p.nextAt = never
+	p.untold, p.nextAt = false, never
 	p.sentAt = now
 	p.asked = append(p.asked, p.wants[:min(len(p.wants), window.MaxWants)]...)
 	if p.held > 0 || len(p.asked) > 0 {
@@ -270,7 +268,7 @@ func (p *pump) follow(now time.Duration, a *window.Places) {
 		}
 		return !h.undecided()
 	})
-	if p.untold() { // at once
+	if p.untold { // at once
 		return
 	}
 	if p.held > 0 {
@@ -318,5 +316,5 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 		p.keptUntil = now + share(p.claim.Lease, keepShare)
 	}
 	p.decide(policy, err, f == away || f == failing && now-p.failingSince >= p.claim.Lease)
-	p.nextAt = now + min(max(p.sentAt-p.failingSince, minPause), maxPause, share(p.claim.Lease, pollShare))
+	p.untold, p.nextAt = true, now+min(max(p.sentAt-p.failingSince, minPause), maxPause, share(p.claim.Lease, pollShare))
 }
