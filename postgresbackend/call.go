@@ -66,10 +66,11 @@ func (p *part) decide(v algorithm.Verb, t algorithm.Time) {
 	p.window = state.Window(t)
 	after := &p.row.record
 	adopted := !after.Empty() && (after.Max != before.Max || after.Holds != before.Holds)
+	counted := state.Wait == 0 && (p.n > 0 || !p.rule.Takes(v)) // a take of nothing opens no window
 	switch {
 	case v == algorithm.Peek:
 		*after = before
-	case v == algorithm.Set, adopted, state.Wait == 0 && (p.n > 0 || !p.rule.Takes(v)):
+	case v == algorithm.Set, adopted, counted:
 		p.row.changed = true
 	}
 }
@@ -77,7 +78,7 @@ func (p *part) decide(v algorithm.Verb, t algorithm.Time) {
 // row is a row of the table in a request.
 type row struct {
 	id
-	rule    algorithm.Rule // of one of its parts
+	rule    algorithm.Rule // of any of its parts: what is asked of it here is the same for all
 	record  algorithm.Record
 	err     error // what is stored is no record, or errConflict
 	before  int64 // the version that was read; 0: there is no row

@@ -47,6 +47,7 @@ func (b *Backend) newLane(locks bool) *lane {
 				c.Value.err = cmp.Or(err, c.Value.rowError())
 			}
 		},
+		// Calls for one row are an entry, so that a request has at most maxRows rows, for any number of calls.
 		Key:     func(c *call) (id, bool) { return c.parts[0].id, len(c.parts) == 1 },
 		Size:    func(c *call) int { return len(c.parts) },
 		MaxSize: maxRows, MaxInFlight: 1, MaxQueued: cmp.Or(b.maxQueued, DefaultMaxQueued), Punctual: true,

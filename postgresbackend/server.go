@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,8 +16,8 @@ import (
 )
 
 // withConn calls f with a connection of the pool, and with a ctx that ends after the timeout, and when the backend is
-// closed. It does so again, with another connection, while nothing was done, and while the server ends what others get
-// in the way of. It returns the error of ctx if that has ended, and otherwise that of f as one of a backend.
+// closed. It does so again, with another connection, while nothing was done: also if the server has rolled back what f
+// has done. It returns the error of ctx if that has ended, and otherwise that of f as one of a backend.
 //
 // A panic is an error, too: functions of the program that pgx calls may run on the goroutine of a lane, where nobody
 // could recover, and other calls wait for the request. The methods of the pool would keep their connection then. If
@@ -35,7 +36,7 @@ func (b *Backend) withConn(ctx context.Context, f func(ctx context.Context, conn
 	}()
 	for range maxAttempts {
 		err = b.storeError(b.attempt(bounded, f))
-		if !errors.Is(err, errNothingDone) && !errors.Is(err, errConflict) {
+		if !errors.Is(err, errNothingDone) && !hasCode(err, rollbacks...) {
 			break
 		}
 	}
@@ -71,18 +72,20 @@ func (b *Backend) send(ctx context.Context, queue func(all *pgx.Batch)) error {
 
 // The codes of replies that mean more than that the server is away.
 const (
-	serialization  = "40001" // others have changed a row, and the transaction is serializable
-	deadlock       = "40P01"
 	undefinedTable = "42P01"
 	diskFull       = "53100"
 	readOnly       = "25006"
-	idle           = "25P03" // a transaction was idle for too long: it is rolled back, and the connection ends
 )
+
+// rollbacks are the codes of replies after which a transaction is rolled back: others have changed a row, and it is
+// serializable; others wait for it, and it for them; it was idle for too long, and its connection ends.
+var rollbacks = []string{"40001", "40P01", "25P03"}
 
 var (
 	// errNothingDone says that a connection could not be made, or was lost before anything can have been counted.
 	errNothingDone = errors.New("nothing was done")
-	// errConflict says that a call was not counted, because another process has changed a row since it was read.
+	// errConflict says that a call was not counted, because another process has changed a row since it was read: its
+	// write has found another version, or the server has rolled back all attempts of withConn.
 	errConflict = fmt.Errorf("%w: others change the row all the time", window.ErrUnavailable)
 )
 
@@ -90,10 +93,10 @@ var (
 // limit alone.
 func unreadable(err error) error { return fmt.Errorf("the row of the limit can't be read: %v", err) }
 
-// hasCode reports whether an error is a reply of the server with a code.
-func hasCode(err error, code string) bool {
+// hasCode reports whether an error is a reply of the server with one of some codes.
+func hasCode(err error, codes ...string) bool {
 	var reply *pgconn.PgError
-	return errors.As(err, &reply) && reply.Code == code
+	return errors.As(err, &reply) && slices.Contains(codes, reply.Code)
 }
 
 // storeError returns an error of pgx as one of a backend.
@@ -103,7 +106,7 @@ func (b *Backend) storeError(err error) error {
 		return nil
 	case b.life.Err() != nil, errors.Is(err, puddle.ErrClosedPool):
 		return fmt.Errorf("%w: %w", window.ErrClosed, err)
-	case hasCode(err, serialization), hasCode(err, deadlock), hasCode(err, idle):
+	case hasCode(err, rollbacks...):
 		return fmt.Errorf("%w: %w", errConflict, err)
 	}
 	err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)

@@ -8,7 +8,7 @@
 //     larger as the store becomes slower. With two in flight, the store does one while this process makes the other; more
 //     of them take more time of both sides than a larger one.
 //   - After a request of several calls, their callers are about to call again: they are queued, and share the next one.
-//   - Calls of a request that are equal are one entry of it.
+//   - Calls of a request that have the same key are one entry of it.
 //   - A request from the queue has a ctx of its own. A call whose ctx ends returns, and does not affect the others.
 package batch
 
@@ -35,12 +35,13 @@ const brief = time.Second
 
 // Options are those of a [Batcher].
 type Options[K comparable, T any] struct {
-	// Send makes a request of entries, each of which is equal calls in their order, and stores the results in the values
-	// of the calls.
+	// Send makes a request of entries, each of which is calls with the same key in their order, and stores the results in
+	// the values of the calls.
 	Send func(ctx context.Context, entries [][]*Call[T])
-	// Key returns what equal calls have in common, and false for a call that is equal to no other.
+	// Key returns the key of a call, and false for one that is an entry alone. What shares an entry is up to the store:
+	// equal calls, which are made in one step, or those of one row, which is read once.
 	Key func(*T) (K, bool)
-	// Size returns the size of an entry. Those of a request add up to MaxSize at most, unless it has only one.
+	// Size returns the size of an entry, by one of its calls. Those of a request add up to MaxSize at most, unless it has only one.
 	Size    func(*T) int
 	MaxSize int
 	// MaxInFlight is how many requests are in flight at most. 0: [MaxInFlight]
@@ -59,8 +60,10 @@ type Options[K comparable, T any] struct {
 type Call[T any] struct {
 	Value T
 
-	entry  [1]*Call[T]   // itself, as an entry that has no others
-	lone   [1][]*Call[T] // that, as a request that has no others
+	// Do sets these, so that a call that shares nothing allocates nothing.
+	asEntry   [1]*Call[T]   // the call as an entry
+	asRequest [1][]*Call[T] // that entry as a request
+
 	caller context.Context
 	done   chan struct{}
 	sent   bool // guarded by the mutex of the Batcher, as is gone
@@ -91,15 +94,15 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	c.entry[0] = c
+	c.asEntry[0] = c
 	b.mu.Lock()
 	if b.last <= 1 && len(b.queue) == 0 && b.room() && b.sendsItself(ctx) {
 		b.inFlight++
 		sentAt := b.begin(1)
 		defer b.end(sentAt)
 		b.mu.Unlock()
-		c.lone[0] = c.entry[:]
-		b.options.Send(ctx, c.lone[:])
+		c.asRequest[0] = c.asEntry[:]
+		b.options.Send(ctx, c.asRequest[:])
 		return true, nil
 	}
 	if len(b.queue) >= b.options.MaxQueued {
@@ -212,7 +215,7 @@ func (b *Batcher[K, T]) take() (entries [][]*Call[T], calls []*Call[T]) {
 			continue
 		}
 		key, may := b.options.Key(&c.Value)
-		if entry, equal := entryOf[key]; may && equal {
+		if entry, there := entryOf[key]; may && there {
 			entries[entry] = append(entries[entry], c)
 		} else {
 			more := b.options.Size(&c.Value)
@@ -223,7 +226,7 @@ func (b *Batcher[K, T]) take() (entries [][]*Call[T], calls []*Call[T]) {
 			if may {
 				entryOf[key] = len(entries)
 			}
-			entries = append(entries, c.entry[:])
+			entries = append(entries, c.asEntry[:])
 		}
 		c.sent = true
 		calls = append(calls, c)
