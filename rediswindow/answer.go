@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -77,7 +78,7 @@ func (p *part) window() (w window.Window, made bool, err error) {
 	case made:
 	case p.verb == take || p.verb == peek:
 		w.Refused, w.RetryAfter = true, window.Never
-		if p.n <= holds(&p.limit) && !never {
+		if p.n <= limits.Capacity(&p.limit) && !never {
 			w.RetryAfter = max(micros(p.answer.wait), time.Microsecond)
 		}
 	case p.verb == charge && !p.limit.Algorithm.Rolling():

@@ -50,11 +50,3 @@ func checkNumber(field string, n, most uint64) error {
 	}
 	return &window.RangeError{Field: field, Value: strconv.FormatUint(n, 10), Bound: bound}
 }
-
-// holds returns what a limit allows at once. A Max of 0 allows nothing, whatever the Burst is.
-func holds(l *window.Limit) uint64 {
-	if l.Max == 0 {
-		return 0
-	}
-	return limits.Capacity(l)
-}

@@ -3,6 +3,7 @@ package rediswindow
 import (
 	"strconv"
 
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -40,7 +41,7 @@ func (p *part) shares() bool {
 // textOf returns the text that the script gets. It has the time of the store, if that is known from an answer.
 func (b *Backend) textOf(p *part) string {
 	l := &p.limit
-	number := holds(l) // which the script calls holds, whatever it is
+	number := limits.Capacity(l) // which the script calls holds, whatever it is
 	var space [128]byte
 	to := space[:0]
 	switch {

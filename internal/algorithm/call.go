@@ -234,7 +234,7 @@ func (by *Rule) state(r *Record, now int64, count, n uint64) State {
 
 // fits reports whether n more are within the limit.
 func (by *Rule) fits(count, n uint64) bool {
-	return n <= by.Holds() && count <= by.Holds()-n && (by.Max > 0 || n == 0)
+	return n <= by.Holds() && count <= by.Holds()-n
 }
 
 // hasRoom reports whether the store has room for another take of a record.

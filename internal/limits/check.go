@@ -114,9 +114,10 @@ func checkBurst(l *window.Limit) error {
 	return outOfRange("Burst", strconv.FormatUint(l.Burst, 10), "so large that the bucket fills in 146 years")
 }
 
-// Capacity returns what a limit allows at once: Max, or what a token bucket holds.
+// Capacity returns what a limit allows at once: Max, or what a token bucket holds. A Max of 0 allows nothing, whatever
+// the Burst is.
 func Capacity(l *window.Limit) uint64 {
-	if l.Algorithm == window.TokenBucket && l.Burst != 0 {
+	if l.Algorithm == window.TokenBucket && l.Burst != 0 && l.Max != 0 {
 		return l.Burst
 	}
 	return l.Max

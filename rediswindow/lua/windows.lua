@@ -228,7 +228,7 @@ while keys[first] do
           count, more = count + granted * scale, more + granted
         elseif verb == 'c' or verb == 's' then -- owes at most twice what it holds, or what it has owed already
           local owed = max(min(n * scale, 2 * holds * scale - count), 0)
-          count, more, store = count + owed, more + ceil(owed / scale), true
+          count, more, store = count + owed, more + ceil(owed / scale), store or owed > 0 or new_rate
         elseif verb == 'g' or verb == 'u' then -- what was taken later is paid last
           local owed = min(n * scale, count - (more - holds) % wrap * scale)
           fit = id == m and owed > 0 and 1 or 0
