@@ -60,11 +60,16 @@ func Sleep(ctx context.Context, d time.Duration) error {
 }
 
 // SleepUntil waits until a time, if that is not zero, or until wake is closed or has an element. It returns ctx's error
-// if ctx has ended.
+// if ctx has ended. If it has not to wait, it makes no timer: in a bubble of testing/synctest, one that fires as it is
+// received from can crash the race detector (https://go.dev/issue/78156).
 func SleepUntil(ctx context.Context, t time.Time, wake <-chan struct{}) error {
 	var due <-chan time.Time
 	if !t.IsZero() {
-		timer := time.NewTimer(time.Until(t))
+		left := time.Until(t)
+		if left <= 0 {
+			return ctx.Err()
+		}
+		timer := time.NewTimer(left)
 		defer timer.Stop()
 		due = timer.C
 	}

@@ -125,9 +125,13 @@ func TestStreamsWaitForEachOther(t *testing.T) {
 // What a server can't send keeps its memory for good (H16, H20).
 func TestAResponseIsReadToItsEndAfterItsCallerHasLeft(t *testing.T) {
 	for name, leave := range map[string]func(cancel func()) bool{
-		"the loop was left":     func(func()) bool { return false },
-		"the context has ended": func(cancel func()) bool { cancel(); return true },
-		"a panic":               func(func()) bool { panic("out of the loop") },
+		"the loop was left": func(func()) bool { return false },
+		"the context has ended": func(cancel func()) bool {
+			cancel()
+			synctest.Wait() // until that has been noticed
+			return true
+		},
+		"a panic": func(func()) bool { panic("out of the loop") },
 	} {
 		testkit.Bubble(t, name, func(t *testing.T) {
 			srv := listing(t, encode(t, records(1000, 1000)))

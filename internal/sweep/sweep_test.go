@@ -211,7 +211,7 @@ func TestBatchesAreBounded(t *testing.T) {
 // would add up to more than the interval.
 func TestManyRecordsDoNotMakeSweepsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const interval, records = 5 * time.Second, 1_500 // in all less than 16,384 timers: https://go.dev/issue/78156
+		const interval, records = 5 * time.Second, 3_000
 		var lists []time.Time
 		srv := inMemory(t, mockserver.WithObserver(func(e mockserver.Exec) {
 			if e.Op == codec.OpList {
@@ -221,7 +221,7 @@ func TestManyRecordsDoNotMakeSweepsLate(t *testing.T) {
 		for i := range records {
 			srv.Set(fmt.Sprint("record:", i), 1, time.Hour)
 		}
-		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 200 * time.Millisecond})
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 100 * time.Millisecond})
 		srv.Inject(mockserver.Fault{Op: codec.OpList, Delay: 900 * time.Millisecond})
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
