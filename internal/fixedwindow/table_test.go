@@ -52,9 +52,9 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	require.False(t, has(busy))
 }
 
-// A call finds the state of a count, which is evicted, and then it opens a window. The next call has to find that window,
-// with its ID.
-func TestSlotsThatOpenAWindowStayInTheTable(t *testing.T) {
+// A call finds the state of a count, which is evicted, and then the call opens a window. The next call has to find that
+// window, with its ID.
+func TestACountThatOpensAWindowStaysInTheTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options(t, inMemory(t))
 		o.MaxWindows = 1
