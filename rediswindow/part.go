@@ -41,15 +41,15 @@ func (p *part) shares() bool {
 // textOf returns the text that the script gets. It has the time of the store, if that is known from an answer.
 func (b *Backend) textOf(p *part) string {
 	l := &p.limit
-	number := limits.Capacity(l) // which the script calls holds, whatever it is
+	holdsOrPlace := limits.Capacity(l)
 	var space [128]byte
 	to := space[:0]
 	switch {
 	case p.verb == giveBack || p.verb == undo:
-		number = p.of.place
-		to = strconv.AppendUint(to, p.of.series, 10) // which the script calls m
+		to = strconv.AppendUint(to, p.of.series, 10)
+		holdsOrPlace = p.of.place
 	case l.Algorithm == window.SlidingLog:
-		number = b.maxLog
+		holdsOrPlace = b.maxLog
 	}
 	to = append(to, byte(p.verb), letters[l.Algorithm])
 	if l.Calendar != 0 {
@@ -57,7 +57,7 @@ func (b *Backend) textOf(p *part) string {
 	} else {
 		to = strconv.AppendInt(to, l.Scale.Microseconds(), 10)
 	}
-	for _, n := range [...]uint64{l.Max, number, min(p.n, MaxCount+1)} { // a larger n is more than any limit
+	for _, n := range [...]uint64{l.Max, holdsOrPlace, min(p.n, MaxCount+1)} { // a larger n is more than any limit
 		to = strconv.AppendUint(append(to, ' '), n, 10)
 	}
 	to = append(to, ' ')

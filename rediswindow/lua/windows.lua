@@ -3,9 +3,11 @@
 -- sliding one. What buckets and logs have, and series, differs. So does a clock that is set back: see the end of this.
 --
 -- KEYS: for each limit of each call the hash of its key. ARGV[1]: the time, or nothing for that of the server. Then for
--- each limit a text, in which m is a number that may be left out if it is 1:
+-- each limit a text, in which m is a number that may be left out if it is 1. To give back, series and place are those
+-- of the take, or place is the ID of the window:
 --
---   m verb algorithm scale max holds n name
+--   <m><verb><algorithm><scale> <max> <holds> <n> <name>
+--   <series><verb><algorithm><scale> <max> <place> <n> <name>
 --
 -- In place of a scale, a calendar window has the bounds of the window that the client believes in, START~END, and its
 -- name begins with what tells calendars apart. The bounds are those of a window that opens, if now is within them.
@@ -16,8 +18,7 @@
 --   t, p   take, peek: all of n or nothing; peek changes nothing
 --   c, s   charge, set: as much of n as can be counted; set forgets what was counted before, and replaces what is no
 --          window
---   g, u   give back to the window with the ID holds, or to the take with the place holds and the series m; u undoes a
---          call: it also removes the window, if m is 1 and nothing else is in it
+--   g, u   give back; u undoes a call: it also removes the window, if series is 1 and nothing else is in it
 --   r      reset; of what is not there, it changes nothing, but a server that can't write refuses it
 --
 -- Returns seven doubles for each limit:
@@ -172,13 +173,13 @@ while keys[first] do
     if pass == 1 then
       all = min(all or m, fit)
     else
-      -- Make the call. Granted is what is counted, and store says whether the state has changed. Of g and u, holds and
-      -- m are the place and the series of a take, or holds is the ID of a window.
+      -- Make the call. Granted is what is counted, and store says whether the state has changed.
       local granted, store = 0, false
+      local from_place, from_series = holds, m -- of g and u
       local used, left, wait, place, series = 0, 0, 0, 0, 0 -- for the reply
       if verb == 't' then
         granted = max(all or fit, 0) * n
-        store = granted > 0 or new_rate and not all
+        store = granted > 0 or new_rate and first == final -- refused, a take of several limits changes nothing
       end
       if fit >= 0 and (verb == 's' or verb == 'r') and (kind == 'b' or kind == 'w' or kind == 'l') then
         fit = (count > 0 or kind == 'w' and more > 0) and 1 or 0
@@ -194,10 +195,10 @@ while keys[first] do
         elseif verb == 's' then
           granted, store = n, true
         elseif verb == 'g' or verb == 'u' then
-          fit = start and id == holds and count < most and 1 or 0
+          fit = start and id == from_place and count < most and 1 or 0
           if fit > 0 then
             count, store = max(count - n, 0), true
-            if verb == 'u' and m == 1 and count == 0 then
+            if verb == 'u' and from_series == 1 and count == 0 then
               call('HDEL', key, field)
               start, store = nil, false
             end
@@ -230,10 +231,10 @@ while keys[first] do
           local owed = max(min(n * scale, 2 * holds * scale - count), 0)
           count, more, store = count + owed, more + ceil(owed / scale), store or owed > 0 or new_rate
         elseif verb == 'g' or verb == 'u' then -- what was taken later is paid last
-          local owed = min(n * scale, count - (more - holds) % wrap * scale)
-          fit = id == m and owed > 0 and 1 or 0
+          local owed = min(n * scale, count - (more - from_place) % wrap * scale)
+          fit = id == from_series and owed > 0 and 1 or 0
           if fit > 0 then
-            if verb == 'u' and more % wrap == holds then more = more - n end -- as if it had not been taken
+            if verb == 'u' and more % wrap == from_place then more = more - n end -- as if it had not been taken
             count, store = count - owed, true
           end
         end
@@ -248,11 +249,11 @@ while keys[first] do
         elseif verb == 'c' or verb == 's' then
           count, store = min(count + n, most), true
         elseif verb == 'g' or verb == 'u' then
-          local age = start / scale - holds
+          local age = start / scale - from_place
           fit = 0
-          if id == m and age == 0 and count > 0 then
+          if id == from_series and age == 0 and count > 0 then
             count, fit, store = max(count - n, 0), 1, true
-          elseif id == m and age == 1 and more > 0 then
+          elseif id == from_series and age == 1 and more > 0 then
             more, fit, store = max(more - n, 0), 1, true
           end
           if store and count + more == 0 then id = (id + 1) % all_series end
@@ -272,7 +273,7 @@ while keys[first] do
         if verb == 'c' or verb == 's' then
           granted, store = max(min(n, holds - count), 0), true
         elseif verb == 'g' or verb == 'u' then
-          local at, b = last - (last - holds) % wrap, id == m and high or -1
+          local at, b = last - (last - from_place) % wrap, id == from_series and high or -1
           fit = 0
           while b >= floor(start / 32) and b >= 0 do
             local name = '#' .. b .. ':' .. field
@@ -298,9 +299,7 @@ while keys[first] do
           end
         end
         if store then -- entries without a count go
-          if count == 0 then
-            start, more = 0, 0
-          end
+          if count == 0 then start, more = 0, 0 end
           for b = low, min(floor(start / 32) - 1, high) do call('HDEL', key, '#' .. b .. ':' .. field) end
           for b = max(floor((more - 1) / 32) + 1, low), high do call('HDEL', key, '#' .. b .. ':' .. field) end
         end
