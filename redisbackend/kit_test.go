@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,10 +126,8 @@ func connectTo(t testing.TB, option rueidis.ClientOption) rueidis.Client {
 // redis sends a command that must not fail.
 func redis(t testing.TB, client rueidis.Client, args ...string) rueidis.RedisResult {
 	t.Helper()
-	r := client.Do(context.Background(), client.B().Arbitrary(args[0]).Args(args[1:]...).Build())
-	if err := r.Error(); err != nil && !rueidis.IsRedisNil(err) {
-		t.Fatalf("%v: %v", args, err)
-	}
+	r := client.Do(context.Background(), client.B().Arbitrary(args...).Build())
+	noError(t, r.Error())
 	return r
 }
 
@@ -195,30 +194,17 @@ func ownerOf(t *testing.T, c *testkit.Cluster) int {
 	return owner
 }
 
-// exchange makes a claim, which must succeed.
+// claimed is the sequence number of the last claim that exchange has made.
+var claimed atomic.Uint64
+
+// exchange makes a claim, which must succeed. By default, it is one of the process "p" on the key "k".
 func exchange(t testing.TB, b *rediswindow.Backend, c window.Claim) window.Places {
 	t.Helper()
+	c.Key = cmp.Or(c.Key, "k")
+	c.Process = cmp.Or(c.Process, "p")
+	c.Seq = claimed.Add(1)
 	places := make([]window.Places, 1)
 	noError(t, b.Exchange(context.Background(), []window.Claim{c}, places))
 	noError(t, places[0].Err)
 	return places[0]
-}
-
-// held is a time during which a place was held.
-type held struct{ begin, end int64 }
-
-// mostHeld returns the most places that were held at a time.
-func mostHeld(all []held) (most int) {
-	type change struct{ at, by int64 }
-	var changes []change
-	for _, h := range all {
-		changes = append(changes, change{h.begin, 1}, change{h.end, -1})
-	}
-	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
-	now := 0
-	for _, c := range changes {
-		now += int(c.by)
-		most = max(most, now)
-	}
-	return most
 }

@@ -156,7 +156,7 @@ func TestListOnACluster(t *testing.T) {
 		{Name: "n:1", Max: 10, Burst: 20, Scale: time.Hour, Algorithm: window.TokenBucket},
 		{Name: "n:1", Max: 10, Calendar: window.Month, Zone: "America/Port-au-Prince", StartDay: 17, Algorithm: window.CalendarWindow},
 	}
-	claim := window.Claim{Process: "p", Seq: 1, Lease: time.Hour, Wants: []window.Want{{N: 2, Max: 5}}}
+	claim := window.Claim{Lease: time.Hour, Wants: []window.Want{{N: 2, Max: 5}}}
 	for i := range 100 {
 		claim.Key, claim.Name = fmt.Sprint("many ", i), []string{"", "n}:f1:"}[i%2]
 		stored := claim.Key
