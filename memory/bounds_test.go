@@ -1,14 +1,17 @@
 package memory_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/memory"
@@ -134,4 +137,123 @@ func heap() uint64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return stats.HeapAlloc
+}
+
+// An attacker makes up a million keys. Whatever calls come, no key gets more than its limit.
+func TestNoKeyGetsMoreThanItsLimitWhenTheMemoryIsFull(t *testing.T) {
+	const limit = 5
+	calls := 60_000
+	if race.Enabled { // which has nothing to find in one goroutine
+		calls /= 5
+	}
+	for _, a := range everyAlgorithm {
+		t.Run(a.String(), func(t *testing.T) {
+			clock := backendtest.NewClock()
+			b := newBackend(t, clock, memory.WithMaxKeys(3000))
+			granted := map[string]int{}
+			all := 0
+			for i := range calls {
+				key := fmt.Sprint("made up ", i/10)
+				if i%4 == 0 {
+					key = fmt.Sprint("again ", i%1000)
+				}
+				if takeOne(caller{t, b, a}, i, key, limitOf(a, time.Hour, limit)) {
+					granted[key]++
+					all++
+				}
+			}
+			for key, n := range granted {
+				require.LessOrEqual(t, n, limit, key)
+			}
+			require.GreaterOrEqual(t, all, 3000, "keys that are stored get what they may have")
+			require.LessOrEqual(t, b.Len(), 3000)
+		})
+	}
+}
+
+// takeOne takes 1 for a key in a way that depends on i.
+func takeOne(c caller, i int, key string, l window.Limit) (granted bool) {
+	switch i % 4 {
+	case 0, 1:
+		return !c.of(c.Take(c.Context(), key, l, 1)).Refused
+	case 2:
+		granted, _ = c.takeAll(l.For(key, 1))
+		return granted
+	}
+	w := c.of(c.Hit(c.Context(), key, l, 1))
+	return !w.Refused && w.Count <= l.Max
+}
+
+// A key without a window is denied until there is room, which no policy turns into a grant. Other keys are not affected.
+func TestAFullMemoryRefusesNewKeys(t *testing.T) {
+	for _, a := range everyAlgorithm {
+		t.Run(a.String(), func(t *testing.T) {
+			clock := backendtest.NewClock()
+			b := newBackend(t, clock, memory.WithMaxKeys(2), memory.WithCleanPeriod(time.Hour))
+			c, ctx, l := caller{t, b, a}, t.Context(), limitOf(a, time.Minute, 10)
+			c.hit("a", time.Minute)
+			c.hit("b", time.Minute)
+			full := window.Window{Count: 10, Refused: true, RetryAfter: time.Hour}
+			require.Equal(t, full, c.hit("new", time.Minute))
+			require.Equal(t, full, c.of(b.Take(ctx, "new", l, 1)))
+			require.Equal(t, full, c.of(b.Peek(ctx, "new", l, 1)))
+			require.Zero(t, c.of(b.Take(ctx, "new", l, 0)))
+			require.Zero(t, c.get("new", time.Minute))
+			granted, windows := c.takeAll(l.For("a", 1), l.For("new", 1))
+			require.False(t, granted)
+			require.Equal(t, full, windows[1])
+			require.EqualValues(t, 1, c.get("a", time.Minute).Count, "nothing was taken")
+			granted, windows = c.takeAll(l.For("new", 0))
+			require.True(t, granted)
+			require.Zero(t, windows[0])
+			_, err := b.Charge(ctx, "new", l, 1)
+			require.ErrorIs(t, err, window.ErrFull)
+			_, err = b.Set(ctx, "new", l, 1)
+			require.ErrorIs(t, err, window.ErrFull)
+			require.EqualError(t, err,
+				`memory: set "new": store is full: at most 2 windows, and 16 hits in sliding logs for each of them`)
+			require.NoError(t, b.Reset(ctx, "new", l))
+
+			require.EqualValues(t, 2, c.hit("a", time.Minute).Count)
+			require.NoError(t, b.Reset(ctx, "b", l))
+			granted, _ = c.takeAll(l.For("new", 1), l.For("newer", 1))
+			require.False(t, granted, "there is room for one of them")
+			require.Equal(t, 1, b.Len())
+			c.hit("b", time.Minute)
+			clock.Advance(2*time.Minute - 1)
+			c.set("a", time.Minute, 1)
+			clock.Advance(1)
+			granted, _ = c.takeAll(l.For("a", 1))
+			require.True(t, granted)
+			require.Equal(t, 2, b.Len(), "what needs no room makes none")
+			clock.Advance(2 * time.Minute)
+			granted, _ = c.takeAll(l.For("new", 1), l.For("newer", 1))
+			require.True(t, granted, "the others are over")
+			require.LessOrEqual(t, b.Len(), 2)
+		})
+	}
+}
+
+// When there is room is not known: a wait asks again, whatever its deadline is.
+func TestAWaitGoesOnWhenTheMemoryIsFull(t *testing.T) {
+	for _, a := range everyAlgorithm {
+		synctest.Test(t, func(t *testing.T) {
+			b := memory.New(memory.WithMaxKeys(1))
+			defer b.Close()
+			limiter := throttr.NewRateLimit(b)
+			l := limitOf(a, time.Second, 10)
+			_, err := limiter.Take(t.Context(), "a", l, 1)
+			require.NoError(t, err)
+			res, err := limiter.Peek(t.Context(), "new", l, 1)
+			require.NoError(t, err)
+			require.False(t, res.Allowed)
+			require.Zero(t, res.Remaining)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			begun := time.Now()
+			_, err = limiter.Wait(ctx, "new", l, 1)
+			require.NoError(t, err)
+			require.Less(t, time.Since(begun), 3*time.Second)
+		})
+	}
 }

@@ -1,15 +1,186 @@
 package postgresbackend_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/postgresbackend"
 	"github.com/throttr-go/throttr/window"
 )
+
+// Open makes the table, also if several processes open at once, and says what it can't do.
+func TestOpen(t *testing.T) {
+	s := testkit.StartPostgres(t)
+	pool := connect(t, s)
+	run := func(sql string) {
+		t.Helper()
+		_, err := pool.Exec(t.Context(), sql)
+		noError(t, err)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			b, err := throttr.Open(t.Context(), s.URL("durability=unlogged", "max_queued=100", "pool_max_conns=3"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := errors.Join(takeOf(1, b, "k"), b.Ping(t.Context()), b.Close(), b.Close()); err != nil {
+				t.Error(err)
+			}
+			if _, err := b.Take(t.Context(), "k", hourly, 1); !errors.Is(err, window.ErrClosed) || !errors.Is(b.Ping(t.Context()), window.ErrClosed) {
+				t.Errorf("after Close: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	var persistence string
+	noError(t, pool.QueryRow(t.Context(), "SELECT relpersistence::text FROM pg_class WHERE relname = 'throttr'").Scan(&persistence))
+	expect(t, persistence == "u", "the table is %q", persistence)
+
+	b, err := throttr.Open(t.Context(), s.URL("options=-c%20work_mem%3D65kB&application_name=a%20b+c"))
+	noError(t, err)
+	defer b.Close()
+	var sessions int
+	noError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'a b+c'").Scan(&sessions))
+	expect(t, sessions > 0, "pgx does not get the options of the URL as they are")
+
+	run("CREATE ROLE app LOGIN; CREATE SCHEMA limits; GRANT USAGE ON SCHEMA limits TO app")
+	app := strings.Replace(s.URL("table=limits.counts"), "postgres@", "app:sesame@", 1)
+	_, err = throttr.Open(t.Context(), app)
+	expect(t, errors.Is(err, window.ErrUnavailable) && strings.Contains(err.Error(), `CREATE TABLE IF NOT EXISTS "limits"."counts"`) &&
+		strings.Contains(err.Error(), "permission denied for schema limits") && strings.Count(err.Error(), "unavailable") == 1, "%v", err)
+	run(postgresbackend.Schema(postgresbackend.WithTable("limits.counts")))
+	run("GRANT SELECT, INSERT, UPDATE ON limits.counts TO app")
+	_, err = throttr.Open(t.Context(), app)
+	expect(t, errors.Is(err, window.ErrUnavailable) && strings.Contains(err.Error(), "permission denied for table counts"), "%v", err)
+	run("GRANT DELETE ON limits.counts TO app")
+	b, err = throttr.Open(t.Context(), app)
+	noError(t, err)
+	defer b.Close()
+	must(t, b.Take, "k", hourly, 1)
+	run("DROP TABLE limits.counts")
+	_, err = b.Take(t.Context(), "k", hourly, 1)
+	expect(t, errors.Is(err, window.ErrUnavailable) && strings.Contains(err.Error(), "postgresbackend.Schema"), "%v", err)
+}
+
+// Some proxies of PostgreSQL keep no prepared statements: pgx has other modes for them.
+func TestModesOfPgx(t *testing.T) {
+	s := testkit.StartPostgres(t)
+	for _, mode := range []string{"cache_describe", "describe_exec", "exec", "simple_protocol"} {
+		b, err := throttr.Open(t.Context(), s.URL("default_query_exec_mode="+mode))
+		noError(t, err)
+		defer b.Close()
+		noError(t, takeOf(2, b, "k"))
+		must(t, b.Take, "k", hourly, 1)
+		for _, err := range b.List(t.Context()) {
+			noError(t, err)
+		}
+		for want, scales := range [][]time.Duration{{time.Minute}, {time.Minute, time.Hour}} {
+			n, err := b.Delete(t.Context(), "k", scales...)
+			expect(t, n == want && err == nil, "%s: %d of %v are deleted, %v", mode, n, scales, err)
+		}
+		n, err := b.Delete(t.Context(), "k2")
+		expect(t, n == 1 && err == nil, "%s: %d are deleted, %v", mode, n, err)
+	}
+}
+
+// A backend that is opened lazily fails until its server is there, and then makes its table.
+func TestLazyOpen(t *testing.T) {
+	s := testkit.StartPostgres(t)
+	s.Stop()
+	_, err := throttr.Open(t.Context(), s.URL())
+	expect(t, errors.Is(err, throttr.ErrUnavailable), "%v", err)
+	b, err := throttr.Open(t.Context(), s.URL("lazy=true", "max_queued=0"))
+	noError(t, err)
+	defer b.Close()
+	_, err = b.Take(t.Context(), "k", hourly, 1)
+	expect(t, errors.Is(err, throttr.ErrUnavailable), "%v", err)
+	s.Restart(t)
+	for start := time.Now(); takeOf(1, b, "k") != nil; time.Sleep(10 * time.Millisecond) {
+		expect(t, time.Since(start) < 20*time.Second, "%v", takeOf(1, b, "k"))
+	}
+}
+
+func TestURLsThatAreMistakes(t *testing.T) {
+	longTable := strings.Repeat("t", 64)
+	for url, want := range map[string]string{
+		"postgres://app:sesame@127.0.0.1/app?tabel=t":                  `"tabel" is unknown`,
+		"postgres://app:sesame@127.0.0.1/app?lazy=sesame":              "lazy is malformed",
+		"postgres://app:sesame@127.0.0.1/app?durability=sesame":        "durability is malformed",
+		"postgres://app:sesame@127.0.0.1/app?max_queued=-1":            "max_queued is malformed",
+		"postgres://app:sesame@127.0.0.1/app?table=" + longTable:       "table is malformed",
+		"postgres://app:sesame@127.0.0.1/app?table=.counts":            "table is malformed",
+		"postgres://app:sesame@127.0.0.1/app?sslmode=maybe":            "malformed",
+		"postgres://app:ses%%ame@127.0.0.1/app":                        "malformed",
+		"postgres://app:sesame/@127.0.0.1/app":                         "malformed",
+		"postgres://app:1?sesame@127.0.0.1/app":                        "malformed",
+		"postgres://app:1#sesame@127.0.0.1/app":                        "malformed",
+		"postgres://app:s@sesame@127.0.0.1/app?sslmode=maybe":          "malformed",
+		"postgres://127.0.0.1:sesame":                                  "malformed",
+		"postgres://app@127.0.0.1/app?password=sesame&sslmode=sesame":  "malformed",
+		"postgresql://app:sesame@127.0.0.1/app?pool_max_conns=sesame":  "malformed",
+		"postgresql://app:sesame@127.0.0.1:99999/app?pool_max_conns=2": "malformed",
+	} {
+		_, err := throttr.Open(t.Context(), url)
+		expect(t, errors.Is(err, throttr.ErrConfig) && strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "ses"), "%s: %v", url, err)
+	}
+	postgresbackend.WithTable(longTable[1:])
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := throttr.Open(ctx, "postgres://app:sesame@127.0.0.1:1/app")
+	expect(t, errors.Is(err, context.Canceled), "%v", err)
+	for want, f := range map[string]func(){
+		"postgresbackend: New: pool is nil":                                         func() { postgresbackend.New(nil) },
+		"postgresbackend: Schema: option 1 is nil":                                  func() { postgresbackend.Schema(nil) },
+		"postgresbackend: WithClock: now is nil":                                    func() { postgresbackend.WithClock(nil) },
+		"postgresbackend: WithTable: \"\\x00\" is no name of 1 to 63 bytes":         func() { postgresbackend.WithTable("\x00") },
+		"postgresbackend: WithMaxQueued: -1 is negative":                            func() { postgresbackend.WithMaxQueued(-1) },
+		"postgresbackend: WithDurability: none is none of async, full and unlogged": func() { postgresbackend.WithDurability("none") },
+	} {
+		func() {
+			defer func() { expect(t, fmt.Sprint(recover()) == want, "the panic is not %q", want) }()
+			f()
+		}()
+	}
+}
+
+// What is stored in a row, and is no record, is an error of the calls for its key and limit alone.
+func TestARowThatIsNoRecordFailsItsOwnCalls(t *testing.T) {
+	b, pool := start(t)
+	must(t, b.Take, "broken", hourly, 1)
+	_, err := pool.Exec(t.Context(), "UPDATE "+postgresbackend.Table(b)+" SET state = '\\x0977'")
+	noError(t, err)
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			key := []string{"whole", "broken"}[i%2]
+			_, err := b.Take(t.Context(), key, hourly, 1)
+			if (err != nil) != (i%2 == 1) || errors.Is(err, window.ErrUnavailable) {
+				t.Errorf("%s: %v", key, err)
+			}
+		})
+	}
+	all.Wait()
+	expect(t, must(t, b.Peek, "whole", hourly, 0).Count == 32, "calls for another key were not counted")
+	_, err = pool.Exec(t.Context(), "INSERT INTO "+postgresbackend.Table(b)+" VALUES ('foreign', '\\x77', 0, 0, 0, '\\x01')")
+	noError(t, err)
+	listed := ""
+	for l, err := range b.List(t.Context()) {
+		listed += fmt.Sprint(l.Key, ":", err != nil, " ")
+	}
+	expect(t, listed == "whole:false :true ", "listed: %s", listed)
+	expect(t, b.Exchange(t.Context(), nil, nil) != nil, "there are places in flight")
+}
 
 func TestConformance(t *testing.T) {
 	s := testkit.StartPostgres(t)
