@@ -29,7 +29,7 @@ func newFlags(e *env) *flags {
 	f.StringVar(&e.store, "store", e.store,
 		"`URL` of the store, such as redis://127.0.0.1:6379 (default $THROTTR_URL, or throttr://127.0.0.1:9000)")
 	f.duration(&e.timeout, "timeout", "the `time` that the command may take (default 10s); 0: no limit; of top and subscribe: that a part of it may take")
-	f.BoolFunc("json", "print JSON, one object a line", func(string) error { e.out.useJSON(); return nil })
+	f.BoolFunc("json", "print JSON, one object a line", e.out.setJSON)
 	f.BoolVar(&f.help, "help", false, "")
 	f.BoolVar(&f.version, "version", false, "")
 	return f

@@ -237,6 +237,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"hit --scale 1m --limit -3 k":                   "--limit -3: must be at least 0",
 		"hit --scale 1m --limit 1.5 k":                  "--limit 1.5: must be a whole number",
 		"hit --scale 1m --limit 18446744073709551616 k": "--limit 18446744073709551616: must be at most 18446744073709551615",
+		"list --json=yes":                               "--json yes: must be true or false",
 		"take --scale 1m --limit 1 -n 0 k":              "--n 0: must be at least 1",
 		"hit --algorithm quick --limit 1 k":             `--algorithm quick: throttr: unsupported operation: algorithm "quick"`,
 		"forget --algorithm= k":                         "--algorithm : must not be empty",
@@ -265,7 +266,8 @@ func TestFlagsAndArgumentsMix(t *testing.T) {
 	s.prints(0, "-3 inserted\n", "insert --ttl 1m -3 5")
 	s.prints(1, "-3 purged\n-.5 not found\n", "purge -3 -.5")
 	s.prints(0, "--json inserted\n", "insert --ttl 1m -- --json 5")
-	status, out, _ := s.run("", "set", "--ttl", "1m", "--json=false", "a\x00\xff", "\x00")
+	s.prints(1, "a not found\n", "--json --json=false purge a")
+	status, out, _ := s.run("", "set", "--ttl", "1m", "--json=true", "a\x00\xff", "\x00")
 	require.Zero(t, status)
 	require.Equal(t, `{"key":"a\u0000\ufffd","key_base64":"YQD/","ok":true,"result":"set"}`+"\n", out)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -32,10 +33,18 @@ func newOutput(w io.Writer) *output {
 	return o
 }
 
-// useJSON prints JSON from now on.
-func (o *output) useJSON() {
-	o.json = json.NewEncoder(o.w)
-	o.json.SetEscapeHTML(false)
+// setJSON prints JSON from now on, or tables, as the value of a flag says.
+func (o *output) setJSON(value string) error {
+	on, err := strconv.ParseBool(value)
+	if err != nil {
+		return errors.New("must be true or false")
+	}
+	o.json = nil
+	if on {
+		o.json = json.NewEncoder(o.w)
+		o.json.SetEscapeHTML(false)
+	}
+	return nil
 }
 
 // columns starts a table. If it gets no rows, it is not printed.
