@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ type output struct {
 	table   *tabwriter.Writer
 	heading []string // precedes the first row
 	rows    int      // in table
+	err     error    // why a line could not be printed as JSON, the first one
 }
 
 // blockRows is how many rows are printed together. Their columns are of equal width.
@@ -56,7 +58,7 @@ func (o *output) columns(names ...string) {
 // add prints a line as JSON, or as a row of fields.
 func (o *output) add(line any, fields ...any) {
 	if o.json != nil {
-		o.json.Encode(line) // fails only if the writer does, see flush
+		o.err = cmp.Or(o.err, o.json.Encode(line))
 		return
 	}
 	if o.heading != nil {
@@ -75,10 +77,11 @@ func (o *output) text(text string) {
 	o.w.WriteString(text)
 }
 
-// flush prints everything that was added.
+// flush prints everything that was added. It fails if the writer does, or if a line could not be printed as JSON: a
+// server may tell a time after the year 9999.
 func (o *output) flush() error {
 	o.table.Flush()
-	return o.w.Flush()
+	return cmp.Or(o.w.Flush(), o.err)
 }
 
 // quoted returns text as it is, or quoted if it is empty or contains spaces, quotes or bytes
