@@ -11,15 +11,15 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// call is a call of a method of the backend. If it has several parts, they are takes, all or none.
+// call is a call of a method of the backend. If it has several ops, they are takes, all or none.
 type call struct {
-	apply func(parts []part, t algorithm.Time) // does what the call is for to the records of the rows
-	parts []part                               // their windows are the result
-	err   error                                // if it is errConflict, the call can be made again
+	apply func(ops []op, t algorithm.Time) // does what the call is for to the records of the rows
+	ops   []op                             // their windows are the result
+	err   error                            // if it is errConflict, the call can be made again
 }
 
-// part is what a call does with one row.
-type part struct {
+// op is what a call does with one row.
+type op struct {
 	id
 	rule   algorithm.Rule // by which it counts there
 	n      uint64
@@ -27,58 +27,58 @@ type part struct {
 	window window.Window // the result
 }
 
-// newPart returns what a call does with the row of a key and limit. The limit has been checked.
-func newPart(key string, l *window.Limit, n uint64) part {
-	p := part{id: idOf(key, l), rule: algorithm.RuleOf(l), n: n}
-	p.rule.MaxLog = MaxLog
-	return p
+// newOp returns what a call does with the row of a key and limit. The limit has been checked.
+func newOp(key string, l *window.Limit, n uint64) op {
+	o := op{id: idOf(key, l), rule: algorithm.RuleOf(l), n: n}
+	o.rule.MaxLog = MaxLog
+	return o
 }
 
 // rowError returns the error of one of its rows.
 func (c *call) rowError() error {
-	for i := range c.parts {
-		if err := c.parts[i].row.err; err != nil {
+	for i := range c.ops {
+		if err := c.ops[i].row.err; err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// takeParts makes all takes or none, and sets the windows.
-func takeParts(parts []part, t algorithm.Time) {
+// takeOps makes all takes or none, and sets the windows.
+func takeOps(ops []op, t algorithm.Time) {
 	fit := true
-	for i := range parts {
-		parts[i].decide(algorithm.Peek, t)
-		fit = fit && !parts[i].window.Refused
+	for i := range ops {
+		ops[i].decide(algorithm.Peek, t)
+		fit = fit && !ops[i].window.Refused
 	}
-	for i := range parts {
-		if fit || len(parts) == 1 {
-			parts[i].decide(algorithm.Take, t)
+	for i := range ops {
+		if fit || len(ops) == 1 {
+			ops[i].decide(algorithm.Take, t)
 		}
 	}
 }
 
 // decide makes a call for the record of the row, and sets the window. A Peek changes nothing. A take that does not fit
 // gives the record the Max of its limit: a token bucket is refilled by it from now on.
-func (p *part) decide(v algorithm.Verb, t algorithm.Time) {
-	before := p.row.record
-	state := p.rule.Call(v, &p.row.record, t, p.n, rand.Uint64()|1)
-	p.window = state.Window(t)
-	after := &p.row.record
+func (o *op) decide(v algorithm.Verb, t algorithm.Time) {
+	before := o.row.record
+	state := o.rule.Call(v, &o.row.record, t, o.n, rand.Uint64()|1)
+	o.window = state.Window(t)
+	after := &o.row.record
 	adopted := !after.Empty() && (after.Max != before.Max || after.Holds != before.Holds)
-	counted := state.Wait == 0 && (p.n > 0 || !p.rule.Takes(v)) // a take of nothing opens no window
+	counted := state.Wait == 0 && (o.n > 0 || !o.rule.Takes(v)) // a take of nothing opens no window
 	switch {
 	case v == algorithm.Peek:
 		*after = before
 	case v == algorithm.Set, adopted, counted:
-		p.row.changed = true
+		o.row.changed = true
 	}
 }
 
 // row is a row of the table in a request.
 type row struct {
 	id
-	rule    algorithm.Rule // of any of its parts: what is asked of it here is the same for all
+	rule    algorithm.Rule // of any of its ops: what is asked of it here is the same for all
 	record  algorithm.Record
 	err     error // what is stored is no record, or errConflict
 	before  int64 // the version that was read; 0: there is no row
@@ -86,23 +86,23 @@ type row struct {
 	changed bool  // the record is not what was read: it has to be written
 }
 
-// rowsOf returns the rows of some calls, in the order of their ids, and sets those of their parts.
+// rowsOf returns the rows of some calls, in the order of their ids, and sets those of their ops.
 func rowsOf(calls []*batched) []*row {
-	var parts []*part
+	var ops []*op
 	for _, c := range calls {
-		for i := range c.Value.parts {
-			parts = append(parts, &c.Value.parts[i])
+		for i := range c.Value.ops {
+			ops = append(ops, &c.Value.ops[i])
 		}
 	}
-	slices.SortFunc(parts, func(p, q *part) int {
-		return cmp.Or(strings.Compare(p.key, q.key), strings.Compare(p.limit, q.limit))
+	slices.SortFunc(ops, func(o, q *op) int {
+		return cmp.Or(strings.Compare(o.key, q.key), strings.Compare(o.limit, q.limit))
 	})
 	var rows []*row
-	for _, p := range parts {
-		if len(rows) == 0 || rows[len(rows)-1].id != p.id {
-			rows = append(rows, &row{id: p.id, rule: p.rule})
+	for _, o := range ops {
+		if len(rows) == 0 || rows[len(rows)-1].id != o.id {
+			rows = append(rows, &row{id: o.id, rule: o.rule})
 		}
-		p.row = rows[len(rows)-1]
+		o.row = rows[len(rows)-1]
 	}
 	return rows
 }

@@ -38,8 +38,8 @@
 //
 // A Take goes through these files, in this order:
 //
-//  1. postgresbackend.go: the method checks its arguments, and submits a call: what to do, and a part for each row that
-//     it is about. When the result is there, it returns the windows of the parts, and counts the call for Stats.
+//  1. postgresbackend.go: the method checks its arguments, and submits a call: what to do, and an op for each row that
+//     it is about. When the result is there, it returns the windows of the ops, and counts the call for Stats.
 //  2. id.go: what is stored of a key and limit is the id of the row.
 //  3. request.go: the call enters one of two lanes. Requests of the free lane lock nothing, those of the locking lane
 //     lock their rows. A lane has one request in flight, and queues calls until it is back: package internal/batch does

@@ -93,28 +93,28 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64)
 // window makes a call for a key and limit, and returns its window.
 func (b *Backend) window(ctx context.Context, v algorithm.Verb, key string, l *window.Limit,
 	n uint64) (window.Window, error) {
-	return b.callOne(ctx, v.String(), key, l, n, func(p []part, t algorithm.Time) { p[0].decide(v, t) })
+	return b.callOne(ctx, v.String(), key, l, n, func(ops []op, t algorithm.Time) { ops[0].decide(v, t) })
 }
 
 // callOne makes a call for a key and limit, and returns its window if it has one. What the call is for, apply does.
 func (b *Backend) callOne(ctx context.Context, method, key string, l *window.Limit, n uint64,
-	apply func(p []part, t algorithm.Time)) (window.Window, error) {
+	apply func(ops []op, t algorithm.Time)) (window.Window, error) {
 	if err := algorithm.Check(l, n, MaxLog); err != nil {
 		return window.Window{}, b.after(method, key, err)
 	}
-	parts := []part{newPart(key, l, n)}
-	if err := b.submit(ctx, call{apply: apply, parts: parts}); err != nil {
+	ops := []op{newOp(key, l, n)}
+	if err := b.submit(ctx, call{apply: apply, ops: ops}); err != nil {
 		return window.Window{}, b.after(method, key, err)
 	}
-	return parts[0].window, b.after(method, key, nil)
+	return ops[0].window, b.after(method, key, nil)
 }
 
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (bool, error) {
 	given := false
-	_, err := b.callOne(ctx, "give back", key, &l, n, func(p []part, t algorithm.Time) {
-		r := p[0].row
-		given = p[0].rule.GiveBack(&r.record, t, id, n)
+	_, err := b.callOne(ctx, "give back", key, &l, n, func(ops []op, t algorithm.Time) {
+		r := ops[0].row
+		given = ops[0].rule.GiveBack(&r.record, t, id, n)
 		r.changed = r.changed || given
 	})
 	return err == nil && given, err // after an error, the request may still set given
@@ -122,8 +122,8 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 
 // Reset implements [window.Backend].
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
-	_, err := b.callOne(ctx, "reset", key, &l, 0, func(p []part, _ algorithm.Time) {
-		r := p[0].row
+	_, err := b.callOne(ctx, "reset", key, &l, 0, func(ops []op, _ algorithm.Time) {
+		r := ops[0].row
 		r.changed = r.changed || !r.record.Empty()
 		r.record.End()
 	})
@@ -169,16 +169,16 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 
 // takeAll makes takes of different counts, all or none.
 func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
-	parts := make([]part, len(takes))
+	ops := make([]op, len(takes))
 	for i := range takes {
-		parts[i] = newPart(takes[i].Key, &takes[i].Limit, takes[i].N)
+		ops[i] = newOp(takes[i].Key, &takes[i].Limit, takes[i].N)
 	}
-	if err := b.submit(ctx, call{apply: takeParts, parts: parts}); err != nil {
+	if err := b.submit(ctx, call{apply: takeOps, ops: ops}); err != nil {
 		return false, err
 	}
 	granted = true
 	for i := range windows {
-		windows[i] = parts[i].window
+		windows[i] = ops[i].window
 		granted = granted && !windows[i].Refused
 	}
 	return granted, nil

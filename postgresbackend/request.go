@@ -48,23 +48,23 @@ func (b *Backend) newLane(locks bool) *lane {
 			}
 		},
 		// Calls for one row are an entry, so that a request has at most maxRows rows, for any number of calls.
-		Key:     func(c *call) (id, bool) { return c.parts[0].id, len(c.parts) == 1 },
-		Size:    func(c *call) int { return len(c.parts) },
+		Key:     func(c *call) (id, bool) { return c.ops[0].id, len(c.ops) == 1 },
+		Size:    func(c *call) int { return len(c.ops) },
 		MaxSize: maxRows, MaxInFlight: 1, MaxQueued: cmp.Or(b.maxQueued, DefaultMaxQueued), Punctual: true,
 	})
 }
 
 // submit has a call made, again if it has a conflict. A call with some conflicts, others for its key in the next
-// second, and all with several parts are made in the locking lane: in the free one, their writes would wait for its
+// second, and all with several ops are made in the locking lane: in the free one, their writes would wait for its
 // locks to find a conflict. It returns when the timeout is over, however often the call is queued until then.
 func (b *Backend) submit(ctx context.Context, made call) error {
 	c := &batched{Value: made}
 	bounded, cancel := b.bound(ctx)
 	defer cancel()
-	lockUntil := &b.lockUntil[maphash.String(b.seed, made.parts[0].key)%uint64(len(b.lockUntil))]
+	lockUntil := &b.lockUntil[maphash.String(b.seed, made.ops[0].key)%uint64(len(b.lockUntil))]
 	for attempt := 1; ; attempt++ {
 		to := b.free
-		if len(made.parts) > 1 || lockUntil.Load() > time.Now().UnixNano() {
+		if len(made.ops) > 1 || lockUntil.Load() > time.Now().UnixNano() {
 			to = b.locking
 		}
 		_, err := to.Do(bounded, c)
@@ -112,7 +112,7 @@ func (q *request) perform(ctx context.Context, conn *pgxpool.Conn) error {
 	}
 	for _, c := range q.calls {
 		if c.Value.rowError() == nil {
-			c.Value.apply(c.Value.parts, now)
+			c.Value.apply(c.Value.ops, now)
 		}
 	}
 	return q.write(ctx, conn, now)

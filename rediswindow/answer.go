@@ -48,48 +48,48 @@ var unknown = map[float64]error{
 }
 
 // window returns the window after the call, and whether the call was made: all of it was counted, given back or
-// forgotten. A part of a take of several was made if it fits, also if another one does not.
-func (p *part) window() (w window.Window, made bool, err error) {
-	if p.answer.fit < 0 {
-		return w, false, unknown[p.answer.fit]
+// forgotten. An op of a take of several was made if it fits, also if another one does not.
+func (o *op) window() (w window.Window, made bool, err error) {
+	if o.answer.fit < 0 {
+		return w, false, unknown[o.answer.fit]
 	}
-	fits := int(p.answer.fit) // equal calls, of this one and others
-	made = p.answer.rank < fits
-	used := p.answer.used
-	left := p.answer.left
-	place := p.answer.place
+	fits := int(o.answer.fit) // equal calls, of this one and others
+	made = o.answer.rank < fits
+	used := o.answer.used
+	left := o.answer.left
+	place := o.answer.place
 	if made && fits > 1 { // equal calls after it have changed the window
-		later := float64(fits-1-p.answer.rank) * float64(p.n)
+		later := float64(fits-1-o.answer.rank) * float64(o.n)
 		used -= later
-		if p.limit.Algorithm == window.TokenBucket { // the place is a count, too
+		if o.limit.Algorithm == window.TokenBucket { // the place is a count, too
 			place -= later
-			left -= math.Floor(later * float64(p.limit.Scale.Microseconds()) / float64(p.limit.Max))
+			left -= math.Floor(later * float64(o.limit.Scale.Microseconds()) / float64(o.limit.Max))
 		}
 	}
 	if left > 0 {
 		w.Count = min(uint64(max(used, 0)), MaxCount)
 		w.Left = micros(left)
-		w.ExpiresAt = time.UnixMicro(int64(p.answer.now)).Add(w.Left)
+		w.ExpiresAt = time.UnixMicro(int64(o.answer.now)).Add(w.Left)
 	}
-	never := p.limit.Algorithm == window.TokenBucket && p.limit.Max == 0 // gets a token
+	never := o.limit.Algorithm == window.TokenBucket && o.limit.Max == 0 // gets a token
 	switch {
-	case never && p.n > 0 && (p.verb == charge || p.verb == set):
+	case never && o.n > 0 && (o.verb == charge || o.verb == set):
 		w.Refused, w.RetryAfter = true, window.Never
 	case made:
-	case p.verb == take || p.verb == peek:
+	case o.verb == take || o.verb == peek:
 		w.Refused, w.RetryAfter = true, window.Never
-		if p.n <= limits.Capacity(&p.limit) && !never {
-			w.RetryAfter = max(micros(p.answer.wait), time.Microsecond)
+		if o.n <= limits.Capacity(&o.limit) && !never {
+			w.RetryAfter = max(micros(o.answer.wait), time.Microsecond)
 		}
-	case p.verb == charge && !p.limit.Algorithm.Rolling():
+	case o.verb == charge && !o.limit.Algorithm.Rolling():
 		w.Count = MaxCount
 	}
 	switch {
 	case left <= 0:
-	case !p.limit.Algorithm.Rolling():
+	case !o.limit.Algorithm.Rolling():
 		w.ID = int64(place)
-	case p.verb == take && made && p.n > 0:
-		w.ID = idOf(place, p.answer.series)
+	case o.verb == take && made && o.n > 0:
+		w.ID = idOf(place, o.answer.series)
 	}
 	return w, made, nil
 }

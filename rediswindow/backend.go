@@ -61,7 +61,7 @@ func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64)
 	if l.Algorithm.Rolling() {
 		v = take
 	}
-	w, made, err := b.ask(ctx, "hit", key, []part{{verb: v, limit: l, n: n}})
+	w, made, err := b.ask(ctx, "hit", key, []op{{verb: v, limit: l, n: n}})
 	if v == charge && !made && err == nil {
 		w.Refused = true
 		if n > l.Max {
@@ -73,53 +73,53 @@ func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64)
 
 // Take implements [window.Backend] with one script.
 func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	w, _, err := b.ask(ctx, "take", key, []part{{verb: take, limit: l, n: n}})
+	w, _, err := b.ask(ctx, "take", key, []op{{verb: take, limit: l, n: n}})
 	return w, err
 }
 
 // Peek implements [window.Backend].
 func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	w, _, err := b.ask(ctx, "peek", key, []part{{verb: peek, limit: l, n: n}})
+	w, _, err := b.ask(ctx, "peek", key, []op{{verb: peek, limit: l, n: n}})
 	return w, err
 }
 
 // Charge implements [window.Backend]. Any n can be charged: a count that would pass [MaxCount] stays there.
 func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	w, _, err := b.ask(ctx, "charge", key, []part{{verb: charge, limit: l, n: min(n, MaxCount)}})
+	w, _, err := b.ask(ctx, "charge", key, []op{{verb: charge, limit: l, n: min(n, MaxCount)}})
 	return w, err
 }
 
 // Set implements [window.Backend].
 func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	w, _, err := b.ask(ctx, "set", key, []part{{verb: set, limit: l, n: n}})
+	w, _, err := b.ask(ctx, "set", key, []op{{verb: set, limit: l, n: n}})
 	return w, err
 }
 
 // GiveBack implements [window.Backend].
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (done bool, err error) {
-	_, done, err = b.ask(ctx, "give back", key, []part{{verb: giveBack, limit: l, n: n, of: takeOf(&l, id)}})
+	_, done, err = b.ask(ctx, "give back", key, []op{{verb: giveBack, limit: l, n: n, of: takeOf(&l, id)}})
 	return done, err
 }
 
 // Reset implements [window.Backend].
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
-	_, _, err := b.ask(ctx, "reset", key, []part{{verb: reset, limit: l}})
+	_, _, err := b.ask(ctx, "reset", key, []op{{verb: reset, limit: l}})
 	return err
 }
 
-// ask makes a call of one part. It returns the window, and whether all of n was counted, given back or forgotten.
-func (b *Backend) ask(ctx context.Context, method, key string, one []part) (w window.Window, made bool, err error) {
-	p := &one[0]
-	_, err = b.check(&p.limit)
-	if err == nil && (p.verb == charge || p.verb == set) {
-		err = checkNumber("N", p.n, MaxCount)
+// ask makes a call of one op. It returns the window, and whether all of n was counted, given back or forgotten.
+func (b *Backend) ask(ctx context.Context, method, key string, one []op) (w window.Window, made bool, err error) {
+	o := &one[0]
+	_, err = b.check(&o.limit)
+	if err == nil && (o.verb == charge || o.verb == set) {
+		err = checkNumber("N", o.n, MaxCount)
 	}
 	if err == nil {
-		p.name = b.nameOf(key)
+		o.name = b.nameOf(key)
 		err = b.run(ctx, one)
 	}
 	if err == nil {
-		w, made, err = p.window()
+		w, made, err = o.window()
 	}
 	return w, made, b.after(method, key, err)
 }

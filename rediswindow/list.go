@@ -88,13 +88,13 @@ var fieldsScript = newScript(fieldsLua)
 
 // ofAll asks the same of all limits of which a hash has a state, or of those with some scales, in one step. Their Max
 // and Burst are those last used. Fields of others are passed over.
-func (b *Backend) ofAll(ctx context.Context, v verb, name string, scales []time.Duration) ([]part, error) {
+func (b *Backend) ofAll(ctx context.Context, v verb, name string, scales []time.Duration) ([]op, error) {
 	text, err := b.evalAlone(ctx, fieldsScript, []string{name})
-	var all []part
+	var all []op
 	for line := range strings.Lines(text) {
 		l, ok := readField(strings.TrimSuffix(line, "\n"))
 		if ok && (len(scales) == 0 || slices.Contains(scales, l.Scale)) {
-			all = append(all, part{verb: v, name: name, limit: l})
+			all = append(all, op{verb: v, name: name, limit: l})
 		}
 	}
 	if len(all) > 0 {

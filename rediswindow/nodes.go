@@ -23,10 +23,10 @@ func (b *Backend) newNode(name string) *node {
 	shared := batch.New(batch.Options[[2]string, call]{
 		Send: b.send,
 		Key: func(c *call) ([2]string, bool) {
-			p := &c.parts[0]
-			return [2]string{p.name, p.text}, len(c.parts) == 1 && p.shares()
+			o := &c.ops[0]
+			return [2]string{o.name, o.text}, len(c.ops) == 1 && o.shares()
 		},
-		Size:    func(c *call) int { return len(c.parts) },
+		Size:    func(c *call) int { return len(c.ops) },
 		MaxSize: maxLimits, MaxQueued: b.maxQueued, Patience: patience, Punctual: b.client.Punctual(),
 	})
 	return &node{name: name, shared: shared, alone: make(chan struct{}, maxAlone)}

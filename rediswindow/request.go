@@ -18,8 +18,8 @@ import (
 
 // call is what is asked together, of one limit or of several. Of a take, all is made or nothing.
 type call struct {
-	parts []part
-	err   error // why there are no answers
+	ops []op
+	err error // why there are no answers
 }
 
 type (
@@ -42,21 +42,21 @@ const (
 // another one than that of this process. Then the client knows the store's time. The window may end meanwhile.
 const retries = 2
 
-// run has the node of its keys make a call. If it returns an error, because ctx has ended, say, the parts still belong
+// run has the node of its keys make a call. If it returns an error, because ctx has ended, say, the ops still belong
 // to the request.
-func (b *Backend) run(ctx context.Context, parts []part) error {
-	n, err := b.nodeOf(parts[0].name)
+func (b *Backend) run(ctx context.Context, ops []op) error {
+	n, err := b.nodeOf(ops[0].name)
 	if err != nil {
 		return err
 	}
-	c := &batched{Value: call{parts: parts}}
-	again := func(p part) bool { return p.answer.fit == outside }
+	c := &batched{Value: call{ops: ops}}
+	again := func(o op) bool { return o.answer.fit == outside }
 	for try := 0; ; try++ {
-		for i := range parts {
-			parts[i].text = b.textOf(&parts[i])
+		for i := range ops {
+			ops[i].text = b.textOf(&ops[i])
 		}
 		err = n.do(ctx, c)
-		if err != nil || try == retries || !slices.ContainsFunc(parts, again) {
+		if err != nil || try == retries || !slices.ContainsFunc(ops, again) {
 			return err
 		}
 	}
@@ -102,8 +102,8 @@ func byKey(entries []entry) [][]entry {
 	groups := map[string][]entry{}
 	for _, e := range entries {
 		var names []string
-		for i := range e[0].Value.parts {
-			names = append(names, e[0].Value.parts[i].name)
+		for i := range e[0].Value.ops {
+			names = append(names, e[0].Value.ops[i].name)
 		}
 		keys := strings.Join(slices.Compact(names), " ")
 		groups[keys] = append(groups[keys], e)
@@ -122,16 +122,16 @@ func (b *Backend) sendTogether(ctx context.Context, entries []entry) error {
 	keys := make([]string, 0, len(entries))
 	args := append(make([]string, 0, 1+len(entries)), b.time())
 	for _, e := range entries {
-		parts := e[0].Value.parts
-		for i := range parts {
-			text := parts[i].text
+		ops := e[0].Value.ops
+		for i := range ops {
+			text := ops[i].text
 			if len(e) > 1 { // calls of one limit
 				text = strconv.Itoa(len(e)) + text
 			}
-			if parts[i].verb == take && i < len(parts)-1 { // the next one belongs to the same take
+			if ops[i].verb == take && i < len(ops)-1 { // the next one belongs to the same take
 				text = "+" + text
 			}
-			keys = append(keys, parts[i].name)
+			keys = append(keys, ops[i].name)
 			args = append(args, text)
 		}
 	}
@@ -142,12 +142,12 @@ func (b *Backend) sendTogether(ctx context.Context, entries []entry) error {
 	for _, e := range entries {
 		for rank, c := range e {
 			c.Value.err = err
-			for i := 0; i < len(c.Value.parts) && err == nil; i++ {
-				c.Value.parts[i].answer = readAnswer(reply[i*answerSize:], rank)
+			for i := 0; i < len(c.Value.ops) && err == nil; i++ {
+				c.Value.ops[i].answer = readAnswer(reply[i*answerSize:], rank)
 			}
 		}
 		if err == nil {
-			reply = reply[len(e[0].Value.parts)*answerSize:]
+			reply = reply[len(e[0].Value.ops)*answerSize:]
 		}
 	}
 	return err

@@ -31,50 +31,50 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 	if err != nil {
 		return false, err
 	}
-	parts := make([]part, len(takes))
+	ops := make([]op, len(takes))
 	for i := range takes {
 		t := &takes[i]
-		parts[i] = part{verb: take, limit: t.Limit, n: t.N, key: t.Key, at: i, name: b.nameOf(t.Key)}
+		ops[i] = op{verb: take, limit: t.Limit, n: t.N, key: t.Key, at: i, name: b.nameOf(t.Key)}
 	}
 	// In the order of the keys, of several callers one gets what it needs.
-	slices.SortStableFunc(parts, func(x, y part) int { return strings.Compare(x.key, y.key) })
-	groups := [][]part{parts}
+	slices.SortStableFunc(ops, func(x, y op) int { return strings.Compare(x.key, y.key) })
+	groups := [][]op{ops}
 	if cluster {
-		groups = apart(parts)
+		groups = apart(ops)
 	}
 	granted, err = b.takeGroups(ctx, groups)
 	if !cluster && redisclient.About(err) == redisclient.Slots { // of a proxy to several servers; nothing was executed
-		granted, err = b.takeGroups(ctx, apart(parts))
+		granted, err = b.takeGroups(ctx, apart(ops))
 	}
 	if err != nil {
 		return false, err
 	}
-	for i := range parts {
-		w, _, _ := parts[i].window()
-		if !granted && parts[i].limit.Algorithm.Rolling() {
+	for i := range ops {
+		w, _, _ := ops[i].window()
+		if !granted && ops[i].limit.Algorithm.Rolling() {
 			w.ID = 0
 		}
-		windows[parts[i].at] = w
+		windows[ops[i].at] = w
 	}
 	return granted, nil
 }
 
 // apart returns groups of one key each: in a cluster, while a slot moves to another node, a script may have only one.
-func apart(parts []part) (groups [][]part) {
-	for len(parts) > 0 {
+func apart(ops []op) (groups [][]op) {
+	for len(ops) > 0 {
 		n := 1
-		for n < len(parts) && parts[n].name == parts[0].name {
+		for n < len(ops) && ops[n].name == ops[0].name {
 			n++
 		}
-		groups = append(groups, parts[:n])
-		parts = parts[n:]
+		groups = append(groups, ops[:n])
+		ops = ops[n:]
 	}
 	return groups
 }
 
 // takeGroups makes the takes of groups, one group after the other, all or none. If one refuses, those before it give
 // back, and those behind it are looked at.
-func (b *Backend) takeGroups(ctx context.Context, groups [][]part) (granted bool, err error) {
+func (b *Backend) takeGroups(ctx context.Context, groups [][]op) (granted bool, err error) {
 	granted = true
 	for i, g := range groups {
 		made, err := b.askGroup(ctx, g)
@@ -95,33 +95,33 @@ func (b *Backend) takeGroups(ctx context.Context, groups [][]part) (granted bool
 }
 
 // askGroup asks what a group is about, and reports whether all of it was made.
-func (b *Backend) askGroup(ctx context.Context, parts []part) (made bool, err error) {
-	if err := b.run(ctx, parts); err != nil {
-		return false, failed("take", parts[0].key, err)
+func (b *Backend) askGroup(ctx context.Context, ops []op) (made bool, err error) {
+	if err := b.run(ctx, ops); err != nil {
+		return false, failed("take", ops[0].key, err)
 	}
 	made = true
-	for i := range parts {
-		_, one, wrong := parts[i].window()
+	for i := range ops {
+		_, one, wrong := ops[i].window()
 		made = made && one
-		err = cmp.Or(err, failed("take", parts[i].key, wrong))
+		err = cmp.Or(err, failed("take", ops[i].key, wrong))
 	}
 	return made, err
 }
 
-// undo gives back what was taken, and leaves what is there then in the parts. If ctx ends, it returns an error, and
+// undo gives back what was taken, and leaves what is there then in the ops. If ctx ends, it returns an error, and
 // goes on. What can't be given back stays counted.
-func (b *Backend) undo(ctx context.Context, taken [][]part) (err error) {
+func (b *Backend) undo(ctx context.Context, taken [][]op) (err error) {
 	for _, g := range taken {
 		for i := range g {
-			p := &g[i]
-			w, _, _ := p.window()
-			p.verb = undo
-			p.of = takeOf(&p.limit, w.ID)
-			if !p.limit.Algorithm.Rolling() {
-				p.of.series = uint64(p.answer.series)
+			o := &g[i]
+			w, _, _ := o.window()
+			o.verb = undo
+			o.of = takeOf(&o.limit, w.ID)
+			if !o.limit.Algorithm.Rolling() {
+				o.of.series = uint64(o.answer.series)
 			}
-			if p.n == 0 {
-				p.verb = peek
+			if o.n == 0 {
+				o.verb = peek
 			}
 		}
 		var failure error

@@ -20,8 +20,8 @@ const (
 	reset    verb = 'r'
 )
 
-// part is what is asked of a limit, and the answer.
-type part struct {
+// op is what is asked of a limit, and the answer.
+type op struct {
 	verb   verb
 	limit  window.Limit
 	n      uint64
@@ -33,31 +33,31 @@ type part struct {
 	answer answer // to the last try
 }
 
-// shares reports whether equal parts may be one: of so many takes or hits of one limit, the first ones are granted.
-func (p *part) shares() bool {
-	return p.verb == take || p.verb == charge && !p.limit.Algorithm.Rolling()
+// shares reports whether equal ops may be one: of so many takes or hits of one limit, the first ones are granted.
+func (o *op) shares() bool {
+	return o.verb == take || o.verb == charge && !o.limit.Algorithm.Rolling()
 }
 
 // textOf returns the text that the script gets. It has the time of the store, if that is known from an answer.
-func (b *Backend) textOf(p *part) string {
-	l := &p.limit
+func (b *Backend) textOf(o *op) string {
+	l := &o.limit
 	holdsOrPlace := limits.Capacity(l)
 	var space [128]byte
 	to := space[:0]
 	switch {
-	case p.verb == giveBack || p.verb == undo:
-		to = strconv.AppendUint(to, p.of.series, 10)
-		holdsOrPlace = p.of.place
+	case o.verb == giveBack || o.verb == undo:
+		to = strconv.AppendUint(to, o.of.series, 10)
+		holdsOrPlace = o.of.place
 	case l.Algorithm == window.SlidingLog:
 		holdsOrPlace = b.maxLog
 	}
-	to = append(to, byte(p.verb), letters[l.Algorithm])
+	to = append(to, byte(o.verb), letters[l.Algorithm])
 	if l.Calendar != 0 {
-		to = b.appendBounds(to, l, p.answer.now)
+		to = b.appendBounds(to, l, o.answer.now)
 	} else {
 		to = strconv.AppendInt(to, l.Scale.Microseconds(), 10)
 	}
-	for _, n := range [...]uint64{l.Max, holdsOrPlace, min(p.n, MaxCount+1)} { // a larger n is more than any limit
+	for _, n := range [...]uint64{l.Max, holdsOrPlace, min(o.n, MaxCount+1)} { // a larger n is more than any limit
 		to = strconv.AppendUint(append(to, ' '), n, 10)
 	}
 	to = append(to, ' ')
