@@ -65,7 +65,7 @@ func (o *op) decide(v algorithm.Verb, t algorithm.Time) {
 	state := o.rule.Call(v, &o.row.record, t, o.n, rand.Uint64()|1)
 	o.window = state.Window(t)
 	after := &o.row.record
-	adopted := !after.Empty() && (after.Max != before.Max || after.Holds != before.Holds)
+	adopted := !after.Empty() && (after.Max != before.Max || after.Capacity != before.Capacity)
 	counted := state.Wait == 0 && (o.n > 0 || !o.rule.Takes(v)) // a take of nothing opens no window
 	switch {
 	case v == algorithm.Peek:

@@ -110,9 +110,9 @@ func (b *Backend) ofAll(ctx context.Context, v verb, name string, scales []time.
 func readField(line string) (l window.Limit, ok bool) {
 	field, name, _ := strings.Cut(line, ":")
 	var letter byte
-	var holds uint64
+	var capacity uint64
 	var scale int64
-	if _, err := fmt.Sscanf(field, "%d %d %c%d", &l.Max, &holds, &letter, &scale); err != nil {
+	if _, err := fmt.Sscanf(field, "%d %d %c%d", &l.Max, &capacity, &letter, &scale); err != nil {
 		return l, false
 	}
 	l.Name = name
@@ -121,8 +121,8 @@ func readField(line string) (l window.Limit, ok bool) {
 		return l, readCalendar(field, &l)
 	}
 	l.Scale = time.Duration(scale) * time.Microsecond
-	if l.Algorithm == window.TokenBucket && holds != l.Max {
-		l.Burst = holds
+	if l.Algorithm == window.TokenBucket && capacity != l.Max {
+		l.Burst = capacity
 	}
 	return l, l.Algorithm != 0 && scale > 0 && scale <= math.MaxInt64/int64(time.Microsecond)
 }

@@ -41,15 +41,15 @@ func (o *op) shares() bool {
 // textOf returns the text that the script gets. It has the time of the store, if that is known from an answer.
 func (b *Backend) textOf(o *op) string {
 	l := &o.limit
-	holdsOrPlace := limits.Capacity(l)
+	capacityOrPlace := limits.Capacity(l)
 	var space [128]byte
 	to := space[:0]
 	switch {
 	case o.verb == giveBack || o.verb == undo:
 		to = strconv.AppendUint(to, o.of.series, 10)
-		holdsOrPlace = o.of.place
+		capacityOrPlace = o.of.place
 	case l.Algorithm == window.SlidingLog:
-		holdsOrPlace = b.maxLog
+		capacityOrPlace = b.maxLog
 	}
 	to = append(to, byte(o.verb), letters[l.Algorithm])
 	if l.Calendar != 0 {
@@ -57,7 +57,7 @@ func (b *Backend) textOf(o *op) string {
 	} else {
 		to = strconv.AppendInt(to, l.Scale.Microseconds(), 10)
 	}
-	for _, n := range [...]uint64{l.Max, holdsOrPlace, min(o.n, MaxCount+1)} { // a larger n is more than any limit
+	for _, n := range [...]uint64{l.Max, capacityOrPlace, min(o.n, MaxCount+1)} { // a larger n is more than any limit
 		to = strconv.AppendUint(append(to, ' '), n, 10)
 	}
 	to = append(to, ' ')

@@ -45,15 +45,15 @@ func Nanos(day time.Time) int64 { return day.Unix()*int64(time.Second) + int64(d
 // Record is what is counted of a key and limit. The zero Record counts nothing. What Count, More, ID and Last mean
 // depends on the algorithm, and is said in its file.
 type Record struct {
-	Scale time.Duration // the length of the windows
-	Max   uint64        // of the last call
-	Holds uint64        // of the last call
-	Start int64
-	Count uint64
-	More  uint64
-	ID    int64
-	Last  int64
-	Log   *Log
+	Scale    time.Duration // the length of the windows
+	Max      uint64        // of the last call
+	Capacity uint64        // of the last call: what its limit allows at once
+	Start    int64
+	Count    uint64
+	More     uint64
+	ID       int64
+	Last     int64
+	Log      *Log
 }
 
 // Empty reports whether nothing has been counted since the record was made, or ended.
@@ -61,7 +61,7 @@ func (r *Record) Empty() bool { return r.ID == 0 && r.Last == 0 }
 
 // End makes the record count nothing.
 func (r *Record) End() {
-	*r = Record{Scale: r.Scale, Max: r.Max, Holds: r.Holds, Log: r.Log}
+	*r = Record{Scale: r.Scale, Max: r.Max, Capacity: r.Capacity, Log: r.Log}
 	r.Log.empty()
 }
 

@@ -100,7 +100,7 @@ func waitBucket(r *Record, now int64, bound uint64) time.Duration {
 // lacked before.
 func addBucket(r *Record, _ int64, n, series uint64) {
 	owed := product(n, uint64(r.Scale))
-	most := product(2*r.Holds, uint64(r.Scale)).minus(r.debt())
+	most := product(2*r.Capacity, uint64(r.Scale)).minus(r.debt())
 	if owed.more(most) {
 		owed = most
 		n = owed.by(uint64(r.Scale))

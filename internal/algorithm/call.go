@@ -44,8 +44,8 @@ func RuleOf(l *window.Limit) Rule {
 	return Rule{Limit: l, How: Of(l.Algorithm), MaxLog: window.Unlimited, Room: math.MaxInt}
 }
 
-// Holds returns what is allowed at once: what a token bucket holds, otherwise Max.
-func (by *Rule) Holds() uint64 { return limits.Capacity(by.Limit) }
+// Capacity returns what is allowed at once: what a token bucket holds, otherwise Max.
+func (by *Rule) Capacity() uint64 { return limits.Capacity(by.Limit) }
 
 // State is the state of a record after a call.
 type State struct {
@@ -165,8 +165,8 @@ func (by *Rule) Restart(r *Record, t Time) bool {
 func Listed(key string, digest bool, l window.Limit, r *Record, t Time) window.Listed {
 	l.Max = r.Max
 	l.Burst = 0
-	if r.Holds != r.Max {
-		l.Burst = r.Holds
+	if r.Capacity != r.Max {
+		l.Burst = r.Capacity
 	}
 	by := RuleOf(&l)
 	s := State{Left: by.Left(r, t), ID: r.ID}
@@ -198,7 +198,7 @@ func (by *Rule) look(r *Record, t Time) (now int64, count uint64) {
 func (by *Rule) adopt(r *Record) {
 	if by.Max > 0 || !by.How.refills {
 		r.Max = by.Max
-		r.Holds = by.Holds()
+		r.Capacity = by.Capacity()
 	}
 }
 
@@ -224,17 +224,17 @@ func (by *Rule) state(r *Record, now int64, count, n uint64) State {
 		if n > 0 && !by.hasRoom(r) {
 			s.Wait = NoRoom
 		}
-	case n > by.Holds() || by.How.refills && by.Max == 0:
+	case n > by.Capacity() || by.How.refills && by.Max == 0:
 		s.Wait = window.Never
 	default:
-		s.Wait = min(max(by.How.wait(r, now, by.Holds()-n), 1), window.Never-1)
+		s.Wait = min(max(by.How.wait(r, now, by.Capacity()-n), 1), window.Never-1)
 	}
 	return s
 }
 
 // fits reports whether n more are within the limit.
 func (by *Rule) fits(count, n uint64) bool {
-	return n <= by.Holds() && count <= by.Holds()-n
+	return n <= by.Capacity() && count <= by.Capacity()-n
 }
 
 // hasRoom reports whether the store has room for another take of a record.

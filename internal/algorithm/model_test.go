@@ -197,7 +197,7 @@ func (s *subject) step() {
 	if s.next(8) == 0 {
 		s.limit()
 	}
-	n := []uint64{0, 1, 1, 1, s.next(1 + s.rule.Holds()), s.next(1 + s.rule.Holds()/8), s.rule.Holds(), s.rule.Holds() + 1}[s.next(8)]
+	n := []uint64{0, 1, 1, 1, s.next(1 + s.rule.Capacity()), s.next(1 + s.rule.Capacity()/8), s.rule.Capacity(), s.rule.Capacity() + 1}[s.next(8)]
 	s.series++
 	if s.next(4) == 0 {
 		s.store()
@@ -231,14 +231,14 @@ func (s *subject) sees(got State) {
 func (s *subject) take(n uint64) {
 	before := s.model.count()
 	got := s.rule.Take(&s.record, s.time(), n, s.series)
-	granted := n <= s.rule.Holds() && before <= s.rule.Holds()-n
+	granted := n <= s.rule.Capacity() && before <= s.rule.Capacity()-n
 	require.Equal(s.t, granted, got.Wait == 0, "a take of %d with a count of %d of %+v: %+v", n, before, s.rule, got)
 	if granted && n > 0 {
 		s.model.add(got.ID, s.cost(n))
 	}
 	s.sees(got)
 	switch {
-	case n > s.rule.Holds():
+	case n > s.rule.Capacity():
 		require.Equal(s.t, window.Never, got.Wait)
 	case !granted && got.Wait < window.Never-1:
 		require.Equal(s.t, []bool{false, true}, []bool{s.fits(n, got.Wait-1), s.fits(n, got.Wait)}, "%d of %+v fit after %v", n, s.rule, got.Wait)
@@ -251,7 +251,7 @@ func (s *subject) take(n uint64) {
 func (s *subject) fits(n uint64, d time.Duration) bool {
 	later := s.model.clone()
 	later.advance(new(big.Int).Add(later.now, big.NewInt(int64(d))))
-	return later.count() <= s.rule.Holds()-n
+	return later.count() <= s.rule.Capacity()-n
 }
 
 // cost returns n as the model counts it.
@@ -272,7 +272,7 @@ func (s *subject) charge(n uint64) {
 	got := s.rule.Charge(&s.record, s.time(), n, s.series)
 	cost := s.cost(n)
 	if s.model.bucket() {
-		most := new(big.Int).Sub(new(big.Int).Mul(s.cost(s.rule.Holds()), big.NewInt(2)), s.model.owed())
+		most := new(big.Int).Sub(new(big.Int).Mul(s.cost(s.rule.Capacity()), big.NewInt(2)), s.model.owed())
 		if most.Sign() < 0 {
 			most.SetInt64(0)
 		}

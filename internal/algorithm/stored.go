@@ -26,7 +26,7 @@ func (r *Record) AppendBinary(to []byte) []byte {
 	}
 	to = append(to, binaryVersion)
 	for _, n := range [fields]uint64{
-		uint64(r.Scale), r.Max, r.Holds, uint64(r.Start), r.Count, r.More, uint64(r.ID), uint64(r.Last),
+		uint64(r.Scale), r.Max, r.Capacity, uint64(r.Start), r.Count, r.More, uint64(r.ID), uint64(r.Last),
 	} {
 		to = binary.AppendUvarint(to, n)
 	}
@@ -61,14 +61,14 @@ func (a *Algorithm) ReadBinary(from []byte) (Record, error) {
 		return Record{}, errBinary
 	}
 	r := Record{
-		Scale: time.Duration(all[0]),
-		Max:   all[1],
-		Holds: all[2],
-		Start: int64(all[3]),
-		Count: all[4],
-		More:  all[5],
-		ID:    int64(all[6]),
-		Last:  int64(all[7]),
+		Scale:    time.Duration(all[0]),
+		Max:      all[1],
+		Capacity: all[2],
+		Start:    int64(all[3]),
+		Count:    all[4],
+		More:     all[5],
+		ID:       int64(all[6]),
+		Last:     int64(all[7]),
 	}
 	valid := r.Scale > 0 && r.Scale <= window.MaxScale && !r.Empty() && (r.Max > 0 || !a.refills)
 	if a.Logs {

@@ -1,19 +1,21 @@
 -- Makes calls on rate-limit windows, in their order. What it does to the state of a limit is what internal/algorithm
--- does to a Record. Of fixed, aligned, calendar and sliding windows, start and count are the same there, as is more of a
--- sliding one. What buckets and logs have, and series, differs. So does a clock that is set back: see the end of this.
+-- does to a Record, in which stored_max and stored_capacity are Max and Capacity. Of fixed, aligned, calendar and
+-- sliding windows, start and count are the same there, as is more of a sliding one. What buckets and logs have, and
+-- series, differs. So does a clock that is set back: see the end of this.
 --
 -- KEYS: for each limit of each call the hash of its key. ARGV[1]: the time, or nothing for that of the server. Then for
 -- each limit a text, in which m is a number that may be left out if it is 1. To give back, series and place are those
 -- of the take, or place is the ID of the window:
 --
---   <m><verb><algorithm><scale> <max> <holds> <n> <name>
---   <series><verb><algorithm><scale> <max> <place> <n> <name>
+--   <m><verb><algorithm><scale> <limit_max> <capacity> <n> <name>
+--   <series><verb><algorithm><scale> <limit_max> <place> <n> <name>
 --
 -- In place of a scale, a calendar window has the bounds of the window that the client believes in, START~END, and its
 -- name begins with what tells calendars apart. The bounds are those of a window that opens, if now is within them.
 --
--- Equal calls are one, m times. Holds is what the limit allows at once: Max, the Burst of a token bucket, or what a
--- sliding log has room for. If the text begins with a +, the next limit belongs to the same take: all or none.
+-- Equal calls are one, m times. Limit_max is Max, and capacity is what the limit allows at once: Max, the Burst of a
+-- token bucket, or what a sliding log has room for. If the text begins with a +, the next limit belongs to the same
+-- take: all or none.
 --
 --   t, p   take, peek: all of n or nothing; peek changes nothing
 --   c, s   charge, set: as much of n as can be counted; set forgets what was counted before, and replaces what is no
@@ -36,11 +38,12 @@
 -- has a name, a colon and that. It is eight doubles:
 --
 --   live          until when the hash lives at least
---   rate, held    the rule of the last call that has changed the state: its max and holds
+--   stored_max, stored_capacity
+--                 the limit_max and capacity of the last call that has changed the state
 --   start         f, a, c: when a fixed, aligned or calendar window has started; w: when the present one of a sliding
 --                 window has; b: when a token bucket has owed count; l: the number of the first entry of a sliding log
 --   count         f, a, c, w: what that window has counted; l: what all entries have
---                 b: what is owed, in tokens times scale: max are paid in a microsecond
+--                 b: what is owed, in tokens times scale: stored_max are paid in a microsecond
 --   id            f, a, c: the ID, the time of the server at which the window was opened, and a microsecond more for
 --                 each one that the same request has opened before; others: the series, which changes when all that
 --                 was counted is forgotten
@@ -65,7 +68,7 @@ local next_id = clock[1] * 1000000 + clock[2]
 local now = tonumber(args[1]) or next_id
 -- How many milliseconds a hash outlives what it has: Redis may read its clock more than once, and others may be late.
 local grace = args[1] == '' and 1000 or 3600000
-local known, text, verb, kind, scale, limit, holds, n, m, field, ends = {} -- of the text that was read last
+local known, text, verb, kind, scale, limit_max, capacity, n, m, field, ends = {} -- of the text that was read last
 local reply, first, final = {}, 1, 0 -- the limits of a call are those from first to final
 while keys[first] do
   final = first
@@ -80,28 +83,28 @@ while keys[first] do
       text = args[i + 1]
       local k = known[text]
       if k then
-        m, verb, kind, scale, limit, holds, n, field, ends = k[1], k[2], k[3], k[4], k[5], k[6], k[7], k[8], k[9]
+        m, verb, kind, scale, limit_max, capacity, n, field, ends = k[1], k[2], k[3], k[4], k[5], k[6], k[7], k[8], k[9]
       else
         local length, name
-        m, verb, kind, length, ends, limit, holds, n, name =
+        m, verb, kind, length, ends, limit_max, capacity, n, name =
           string.match(text, '^%+?(%d*)(.)(.)(%-?%d+)~?(%-?%d*) (%d+) (%d+) (%d+) (.*)$')
         field = kind .. length .. name
-        m, scale, limit, holds, n = tonumber(m) or 1, length + 0, limit + 0, holds + 0, n + 0
+        m, scale, limit_max, capacity, n = tonumber(m) or 1, length + 0, limit_max + 0, capacity + 0, n + 0
         if kind == 'c' then
           field, ends = kind .. name, ends + 0
           scale = ends - scale
         end
-        if keys[2] then known[text] = {m, verb, kind, scale, limit, holds, n, field, ends} end
+        if keys[2] then known[text] = {m, verb, kind, scale, limit_max, capacity, n, field, ends} end
       end
     end
 
     -- What is there?
     local fit = 1 -- how many of the m fit; below 0: nothing can be said of the limit
-    local live, rate, held, start, count, id, more, last
+    local live, stored_max, stored_capacity, start, count, id, more, last
     local state = redis.pcall('HGET', key, field)
     if type(state) == 'string' and #state == 64 then
-      live, rate, held, start, count, id, more, last = unpack(state_of, state)
-      local sum = live + rate + held + start + count + id + more + last
+      live, stored_max, stored_capacity, start, count, id, more, last = unpack(state_of, state)
+      local sum = live + stored_max + stored_capacity + start + count + id + more + last
       if count < 0 or sum - sum ~= 0 then live = nil end -- no window: one of them is no number, or infinite
     end
     if not live then
@@ -111,14 +114,15 @@ while keys[first] do
       elseif state and verb ~= 's' and verb ~= 'r' then
         fit = -1
       end
-      state, live, rate, held, start, count, id, more, last = false, 0, limit, holds, 0, 0, now % all_series, 0, 0
+      state, live, stored_max, stored_capacity = false, 0, limit_max, capacity
+      start, count, id, more, last = 0, 0, now % all_series, 0, 0
     end
     local before = live
 
     -- Look: what is over goes, and there is room for so much.
-    local room, new_rate = 0, false -- b: the rate changes while something is owed
-    local part                      -- w: so much of the window before is less than a scale ago
-    local low, block                -- l: the number of its first block, and a block
+    local room, adopted = 0, false -- b: stored_max changes while something is owed
+    local portion                  -- w: so much of the window before is less than a scale ago
+    local low, block               -- l: the number of its first block, and a block
     if fit < 0 then -- not a window
     elseif kind == 'f' or kind == 'a' or kind == 'c' then -- if none is open that is to stay, start is nil
       local length = kind == 'c' and state and more or scale -- a calendar window that is open keeps its end
@@ -128,21 +132,21 @@ while keys[first] do
           fit = -3
         end
       end
-      room = limit - count
+      room = limit_max - count
     elseif kind == 'b' then
       if not state then start = now end
       local since = now - start
       if since > 0 then
-        count, start = count - since * rate, now
+        count, start = count - since * stored_max, now
       end
       if count <= 0 or since <= -scale then -- the bucket is full
         if state then id = (id + 1) % all_series end
         start, count, more = now, 0, 0
       end
-      if limit > 0 and limit ~= rate and verb ~= 'g' and verb ~= 'u' then
-        rate, new_rate = limit, count > 0
+      if limit_max > 0 and limit_max ~= stored_max and verb ~= 'g' and verb ~= 'u' then
+        stored_max, adopted = limit_max, count > 0
       end
-      room = holds - count / scale
+      room = capacity - count / scale
     elseif kind == 'w' then
       local aligned = now - now % scale
       if not state then
@@ -153,8 +157,8 @@ while keys[first] do
         more = start + scale == aligned and count or 0
         start, count = aligned, 0
       end
-      part = min(start + scale - now, scale)
-      room = limit - count - ceil(more * part / scale)
+      portion = min(start + scale - now, scale)
+      room = limit_max - count - ceil(more * portion / scale)
     elseif kind == 'l' then
       low = floor(start / 32)
       while start < more do
@@ -163,7 +167,7 @@ while keys[first] do
         if now - at < scale and at - now < scale then break end
         start, count = start + 1, count - some
       end
-      room = limit - count
+      room = limit_max - count
     end
     if fit > 0 and (verb == 't' or verb == 'p') then
       fit = room >= 0 and m or 0
@@ -175,11 +179,11 @@ while keys[first] do
     else
       -- Make the call. Granted is what is counted, and store says whether the state has changed.
       local granted, store = 0, false
-      local from_place, from_series = holds, m -- of g and u
+      local from_place, from_series = capacity, m -- of g and u
       local used, left, wait, place, series = 0, 0, 0, 0, 0 -- for the reply
       if verb == 't' then
         granted = max(all or fit, 0) * n
-        store = granted > 0 or new_rate and first == final -- refused, a take of several limits changes nothing
+        store = granted > 0 or adopted and first == final -- refused, a take of several limits changes nothing
       end
       if fit >= 0 and (verb == 's' or verb == 'r') and (kind == 'b' or kind == 'w' or kind == 'l') then
         fit = (count > 0 or kind == 'w' and more > 0) and 1 or 0
@@ -228,8 +232,8 @@ while keys[first] do
         if granted > 0 then
           count, more = count + granted * scale, more + granted
         elseif verb == 'c' or verb == 's' then -- owes at most twice what it holds, or what it has owed already
-          local owed = max(min(n * scale, 2 * holds * scale - count), 0)
-          count, more, store = count + owed, more + ceil(owed / scale), store or owed > 0 or new_rate
+          local owed = max(min(n * scale, 2 * capacity * scale - count), 0)
+          count, more, store = count + owed, more + ceil(owed / scale), store or owed > 0 or adopted
         elseif verb == 'g' or verb == 'u' then -- what was taken later is paid last
           local owed = min(n * scale, count - (more - from_place) % wrap * scale)
           fit = id == from_series and owed > 0 and 1 or 0
@@ -238,9 +242,9 @@ while keys[first] do
             count, store = count - owed, true
           end
         end
-        local paid = max(rate, 1) -- in a microsecond
+        local paid = max(stored_max, 1) -- in a microsecond
         used, left = ceil(count / scale), min(ceil(count / paid), most)
-        wait = ceil((count + (n - holds) * scale) / paid)
+        wait = ceil((count + (n - capacity) * scale) / paid)
         place, series = more % wrap, id
         if store and now + left > live then live = now + left + scale end
       elseif kind == 'w' then
@@ -258,10 +262,10 @@ while keys[first] do
           end
           if store and count + more == 0 then id = (id + 1) % all_series end
         end
-        used, place, series = count + ceil(more * part / scale), start / scale, id
+        used, place, series = count + ceil(more * portion / scale), start / scale, id
         if used > 0 then left = start + scale - now + (count > 0 and scale or 0) end
-        if fit < m and n <= limit then
-          local free, from, hits, weighted = limit - n, start, count, more
+        if fit < m and n <= limit_max then
+          local free, from, hits, weighted = limit_max - n, start, count, more
           if hits > free then -- not until the next aligned window, in which these are those before
             from, hits, weighted = start + scale, 0, hits
           end
@@ -271,7 +275,7 @@ while keys[first] do
       elseif kind == 'l' then
         local high = floor((more - 1) / 32) -- the number of its last block
         if verb == 'c' or verb == 's' then
-          granted, store = max(min(n, holds - count), 0), true
+          granted, store = max(min(n, capacity - count), 0), true
         elseif verb == 'g' or verb == 'u' then
           local at, b = last - (last - from_place) % wrap, id == from_series and high or -1
           fit = 0
@@ -320,8 +324,8 @@ while keys[first] do
         end
         used, place, series = count, last % wrap, id
         if count > 0 then left = last + scale - now end
-        if fit < m and n <= limit then -- not until enough of the first entries are over
-          local over, at, e, some = count + n - limit, now, start, 0
+        if fit < m and n <= limit_max then -- not until enough of the first entries are over
+          local over, at, e, some = count + n - limit_max, now, start, 0
           while over > 0 do
             if e % 32 == 0 or e == start then block = call('HGET', key, '#' .. floor(e / 32) .. ':' .. field) end
             at, some = unpack('<dd', block, e % 32 * 16 + 1)
@@ -335,9 +339,9 @@ while keys[first] do
       -- Store, expiry, reply.
       if verb == 'r' and not state and fit >= 0 then call('HDEL', key, field) end
       if store then
-        if verb ~= 'g' and verb ~= 'u' then held = holds end
-        if kind ~= 'b' then rate = limit end
-        call('HSET', key, field, pack(state_of, live, rate, held, start, count, id, more, last))
+        if verb ~= 'g' and verb ~= 'u' then stored_capacity = capacity end
+        if kind ~= 'b' then stored_max = limit_max end
+        call('HSET', key, field, pack(state_of, live, stored_max, stored_capacity, start, count, id, more, last))
         if live > before then
           local ms = ceil((live - now) / 1000) + grace
           if call('PTTL', key) < ms then call('PEXPIRE', key, string.format('%.0f', ms)) end
