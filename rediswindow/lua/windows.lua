@@ -59,7 +59,7 @@
 --
 -- There are no functions: the script is run anew for each request, and to make one takes as long as to read a field.
 local call, floor, ceil, min, max, byte = redis.call, math.floor, math.ceil, math.min, math.max, string.byte
-local unpack, pack, state_of, PLUS = struct.unpack, struct.pack, '<dddddddd', 43
+local decode, encode, state_format, PLUS = struct.unpack, struct.pack, '<dddddddd', 43
 local most = 9007199254740991 -- the largest count
 local all_series, wrap = 65536, 70368744177664 -- series, and places, are less
 local keys, args = KEYS, ARGV
@@ -103,7 +103,7 @@ while keys[first] do
     local live, stored_max, stored_capacity, start, count, id, more, last
     local state = redis.pcall('HGET', key, field)
     if type(state) == 'string' and #state == 64 then
-      live, stored_max, stored_capacity, start, count, id, more, last = unpack(state_of, state)
+      live, stored_max, stored_capacity, start, count, id, more, last = decode(state_format, state)
       local sum = live + stored_max + stored_capacity + start + count + id + more + last
       if count < 0 or sum - sum ~= 0 then live = nil end -- no window: one of them is no number, or infinite
     end
@@ -163,7 +163,7 @@ while keys[first] do
       low = floor(start / 32)
       while start < more do
         if not block or start % 32 == 0 then block = call('HGET', key, '#' .. floor(start / 32) .. ':' .. field) end
-        local at, some = unpack('<dd', block, start % 32 * 16 + 1)
+        local at, some = decode('<dd', block, start % 32 * 16 + 1)
         if now - at < scale and at - now < scale then break end
         start, count = start + 1, count - some
       end
@@ -283,20 +283,20 @@ while keys[first] do
             local name = '#' .. b .. ':' .. field
             block = call('HGET', key, name)
             for e = max(start - b * 32, 0), min(more - b * 32, 32) - 1 do
-              local time, some = unpack('<dd', block, e * 16 + 1)
+              local time, some = decode('<dd', block, e * 16 + 1)
               if time == at and some > 0 then
                 local rest = max(some - n, 0)
                 local from = e * 16 + 8
-                call('HSET', key, name, string.sub(block, 1, from) .. pack('<d', rest) .. string.sub(block, from + 9))
+                call('HSET', key, name, string.sub(block, 1, from) .. encode('<d', rest) .. string.sub(block, from + 9))
                 fit, store, count = 1, true, count - some + rest
               end
             end
-            b = unpack('<d', block) <= at and -1 or b - 1
+            b = decode('<d', block) <= at and -1 or b - 1
           end
           if store and count == 0 then id = (id + 1) % all_series end
           while store and count > 0 do -- the last entry is one of which something is left
             block = call('HGET', key, '#' .. floor((more - 1) / 32) .. ':' .. field)
-            local time, some = unpack('<dd', block, (more - 1) % 32 * 16 + 1)
+            local time, some = decode('<dd', block, (more - 1) % 32 * 16 + 1)
             last = time
             if some > 0 then break end
             more = more - 1
@@ -314,11 +314,11 @@ while keys[first] do
             at = max(now, last) -- the clock may have been set back
             if at == last then -- the last entry becomes larger
               more = more - 1
-              local _, some = unpack('<dd', entries, more % 32 * 16 + 1)
+              local _, some = decode('<dd', entries, more % 32 * 16 + 1)
               sum = sum + some
             end
           end
-          entries = string.sub(entries, 1, more % 32 * 16) .. pack('<dd', at, sum)
+          entries = string.sub(entries, 1, more % 32 * 16) .. encode('<dd', at, sum)
           call('HSET', key, '#' .. floor(more / 32) .. ':' .. field, entries)
           count, more, last = count + granted, more + 1, at
         end
@@ -328,7 +328,7 @@ while keys[first] do
           local over, at, e, some = count + n - limit_max, now, start, 0
           while over > 0 do
             if e % 32 == 0 or e == start then block = call('HGET', key, '#' .. floor(e / 32) .. ':' .. field) end
-            at, some = unpack('<dd', block, e % 32 * 16 + 1)
+            at, some = decode('<dd', block, e % 32 * 16 + 1)
             over, e = over - some, e + 1
           end
           wait = at + scale - now
@@ -341,13 +341,13 @@ while keys[first] do
       if store then
         if verb ~= 'g' and verb ~= 'u' then stored_capacity = capacity end
         if kind ~= 'b' then stored_max = limit_max end
-        call('HSET', key, field, pack(state_of, live, stored_max, stored_capacity, start, count, id, more, last))
+        call('HSET', key, field, encode(state_format, live, stored_max, stored_capacity, start, count, id, more, last))
         if live > before then
           local ms = ceil((live - now) / 1000) + grace
           if call('PTTL', key) < ms then call('PEXPIRE', key, string.format('%.0f', ms)) end
         end
       end
-      reply[#reply + 1] = pack('<ddddddd', now, fit, used, left, wait, place, series)
+      reply[#reply + 1] = encode('<ddddddd', now, fit, used, left, wait, place, series)
     end
   end end
   first = final + 1
