@@ -145,7 +145,8 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 // nothing: so it fails if the user or the server can't do what calls need.
 func (b *Backend) Ping(ctx context.Context) error {
 	key := b.keyOfSlot(rand.IntN(slots))
-	_, err := b.evalAlone(ctx, windowsScript, []string{key}, b.time(), "rf1000 1 1 0 ")
+	nothing := op{verb: reset, limit: window.Limit{Max: 1, Scale: time.Millisecond, Algorithm: window.FixedWindow}}
+	_, err := b.evalAlone(ctx, windowsScript, []string{key}, b.time(), b.textOf(&nothing))
 	return b.after("ping", "", err)
 }
 
