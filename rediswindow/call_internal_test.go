@@ -227,7 +227,7 @@ func TestEqualTakesOfSeveralKeysAreGivenBackEachForItself(t *testing.T) {
 				}
 			}
 			for i := range takes { // the script has answered with place 7, which is that of the last one
-				want = append(want, fmt.Sprintf("0ub3600000000 1000 %d 1 ", 8-takes+i))
+				want = append(want, fmt.Sprintf("0Ub3600000000 1000 %d 1 ", 8-takes+i))
 			}
 			require.ElementsMatch(t, want, got)
 		})

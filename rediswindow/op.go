@@ -11,13 +11,13 @@ import (
 type verb byte
 
 const (
-	take     verb = 't'
-	peek     verb = 'p'
-	charge   verb = 'c'
-	set      verb = 's'
-	giveBack verb = 'g'
-	undo     verb = 'u' // giveBack, as if nothing had been taken
-	reset    verb = 'r'
+	take     verb = 'T'
+	peek     verb = 'P'
+	charge   verb = 'C'
+	set      verb = 'S'
+	giveBack verb = 'G'
+	undo     verb = 'U' // giveBack, as if nothing had been taken
+	reset    verb = 'R'
 )
 
 // op is what is asked of a limit, and the answer.

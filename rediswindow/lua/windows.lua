@@ -17,16 +17,16 @@
 -- token bucket, or what a sliding log has room for. If the text begins with a +, the next limit belongs to the same
 -- take: all or none.
 --
---   t, p   take, peek: all of n or nothing; peek changes nothing
---   c, s   charge, set: as much of n as can be counted; set forgets what was counted before, and replaces what is no
+--   T, P   take, peek: all of n or nothing; peek changes nothing
+--   C, S   charge, set: as much of n as can be counted; set forgets what was counted before, and replaces what is no
 --          window
---   g, u   give back; u undoes a call: it also removes the window, if series is 1 and nothing else is in it
---   r      reset; of what is not there, it changes nothing, but a server that can't write refuses it
+--   G, U   give back; U undoes a call: it also removes the window, if series is 1 and nothing else is in it
+--   R      reset; of what is not there, it changes nothing, but a server that can't write refuses it
 --
 -- Returns seven doubles for each limit:
 --
 --   now
---   fit            t, p, c: how many of the m fit; g, u, r: 1 if something was given back or reset; below 0: nothing
+--   fit            T, P, C: how many of the m fit; G, U, R: 1 if something was given back or reset; below 0: nothing
 --                  can be said, as the field has something else (-1), or the key has (-2), or a window can't open,
 --                  since now is not within the bounds (-3)
 --   used           what counts of the limit
@@ -111,7 +111,7 @@ while keys[first] do
       if type(state) == 'table' then
         if string.sub(state.err, 1, 9) ~= 'WRONGTYPE' then return state end
         fit = -2
-      elseif state and verb ~= 's' and verb ~= 'r' then
+      elseif state and verb ~= 'S' and verb ~= 'R' then
         fit = -1
       end
       state, live, stored_max, stored_capacity = false, 0, limit_max, capacity
@@ -126,9 +126,9 @@ while keys[first] do
     if fit < 0 then -- not a window
     elseif kind == 'f' or kind == 'a' or kind == 'c' then -- if none is open that is to stay, start is nil
       local length = kind == 'c' and state and more or scale -- a calendar window that is open keeps its end
-      if verb == 's' or not state or now >= start + length or start - now >= length then
+      if verb == 'S' or not state or now >= start + length or start - now >= length then
         start, count, id = nil, 0, nil
-        if kind == 'c' and (verb == 't' or verb == 'c' or verb == 's') and (now >= ends or now < ends - scale) then
+        if kind == 'c' and (verb == 'T' or verb == 'C' or verb == 'S') and (now >= ends or now < ends - scale) then
           fit = -3
         end
       end
@@ -143,7 +143,7 @@ while keys[first] do
         if state then id = (id + 1) % all_series end
         start, count, more = now, 0, 0
       end
-      if limit_max > 0 and limit_max ~= stored_max and verb ~= 'g' and verb ~= 'u' then
+      if limit_max > 0 and limit_max ~= stored_max and verb ~= 'G' and verb ~= 'U' then
         stored_max, adopted = limit_max, count > 0
       end
       room = capacity - count / scale
@@ -169,7 +169,7 @@ while keys[first] do
       end
       room = limit_max - count
     end
-    if fit > 0 and (verb == 't' or verb == 'p') then
+    if fit > 0 and (verb == 'T' or verb == 'P') then
       fit = room >= 0 and m or 0
       if n > 0 and fit > 0 then fit = min(m, floor(room / n)) end
     end
@@ -179,13 +179,13 @@ while keys[first] do
     else
       -- Make the call. Granted is what is counted, and store says whether the state has changed.
       local granted, store = 0, false
-      local from_place, from_series = capacity, m -- of g and u
+      local from_place, from_series = capacity, m -- of G and U
       local used, left, wait, place, series = 0, 0, 0, 0, 0 -- for the reply
-      if verb == 't' then
+      if verb == 'T' then
         granted = max(all or fit, 0) * n
         store = granted > 0 or adopted and first == final -- refused, a take of several limits changes nothing
       end
-      if fit >= 0 and (verb == 's' or verb == 'r') and (kind == 'b' or kind == 'w' or kind == 'l') then
+      if fit >= 0 and (verb == 'S' or verb == 'R') and (kind == 'b' or kind == 'w' or kind == 'l') then
         fit = (count > 0 or kind == 'w' and more > 0) and 1 or 0
         store = fit > 0 -- what was counted is forgotten; after that, set is a charge
         count, id = 0, (id + 1) % all_series
@@ -193,21 +193,21 @@ while keys[first] do
       end
       if fit < 0 then -- nothing is made
       elseif kind == 'f' or kind == 'a' or kind == 'c' then
-        if verb == 'c' then
+        if verb == 'C' then
           fit = min(m, n > 0 and floor((most - count) / n) or m)
           granted, store = fit * n, true
-        elseif verb == 's' then
+        elseif verb == 'S' then
           granted, store = n, true
-        elseif verb == 'g' or verb == 'u' then
+        elseif verb == 'G' or verb == 'U' then
           fit = start and id == from_place and count < most and 1 or 0
           if fit > 0 then
             count, store = max(count - n, 0), true
-            if verb == 'u' and from_series == 1 and count == 0 then
+            if verb == 'U' and from_series == 1 and count == 0 then
               call('HDEL', key, field)
               start, store = nil, false
             end
           end
-        elseif verb == 'r' then
+        elseif verb == 'R' then
           fit = start and 1 or 0
           call('HDEL', key, field)
           start, count = nil, 0
@@ -223,7 +223,7 @@ while keys[first] do
           live = start + scale
         end
         used = count + granted
-        count = verb == 'c' and fit < m and most or used
+        count = verb == 'C' and fit < m and most or used
         if start then
           left, place = start + (kind == 'c' and more or scale) - now, id
           wait = left
@@ -231,14 +231,14 @@ while keys[first] do
       elseif kind == 'b' then
         if granted > 0 then
           count, more = count + granted * scale, more + granted
-        elseif verb == 'c' or verb == 's' then -- owes at most twice what it holds, or what it has owed already
+        elseif verb == 'C' or verb == 'S' then -- owes at most twice what it holds, or what it has owed already
           local owed = max(min(n * scale, 2 * capacity * scale - count), 0)
           count, more, store = count + owed, more + ceil(owed / scale), store or owed > 0 or adopted
-        elseif verb == 'g' or verb == 'u' then -- what was taken later is paid last
+        elseif verb == 'G' or verb == 'U' then -- what was taken later is paid last
           local owed = min(n * scale, count - (more - from_place) % wrap * scale)
           fit = id == from_series and owed > 0 and 1 or 0
           if fit > 0 then
-            if verb == 'u' and more % wrap == from_place then more = more - n end -- as if it had not been taken
+            if verb == 'U' and more % wrap == from_place then more = more - n end -- as if it had not been taken
             count, store = count - owed, true
           end
         end
@@ -250,9 +250,9 @@ while keys[first] do
       elseif kind == 'w' then
         if granted > 0 then
           count = count + granted
-        elseif verb == 'c' or verb == 's' then
+        elseif verb == 'C' or verb == 'S' then
           count, store = min(count + n, most), true
-        elseif verb == 'g' or verb == 'u' then
+        elseif verb == 'G' or verb == 'U' then
           local age = start / scale - from_place
           fit = 0
           if id == from_series and age == 0 and count > 0 then
@@ -274,9 +274,9 @@ while keys[first] do
         if store then live = start + 2 * scale end
       elseif kind == 'l' then
         local high = floor((more - 1) / 32) -- the number of its last block
-        if verb == 'c' or verb == 's' then
+        if verb == 'C' or verb == 'S' then
           granted, store = max(min(n, capacity - count), 0), true
-        elseif verb == 'g' or verb == 'u' then
+        elseif verb == 'G' or verb == 'U' then
           local at, b = last - (last - from_place) % wrap, id == from_series and high or -1
           fit = 0
           while b >= floor(start / 32) and b >= 0 do
@@ -337,9 +337,9 @@ while keys[first] do
       end
 
       -- Store, expiry, reply.
-      if verb == 'r' and not state and fit >= 0 then call('HDEL', key, field) end
+      if verb == 'R' and not state and fit >= 0 then call('HDEL', key, field) end
       if store then
-        if verb ~= 'g' and verb ~= 'u' then stored_capacity = capacity end
+        if verb ~= 'G' and verb ~= 'U' then stored_capacity = capacity end
         if kind ~= 'b' then stored_max = limit_max end
         call('HSET', key, field, encode(state_format, live, stored_max, stored_capacity, start, count, id, more, last))
         if live > before then
