@@ -36,6 +36,10 @@
 // between a check and the step that follows. Whoever does something that can't be undone asks [Hold.Valid] right
 // before it, and what it is done to can refuse a [Hold.Token] that is smaller than one that it has seen.
 //
+// A request that the store has not answered may reach it later, after the process has told it that it holds nothing any
+// more. An eighth of a lease after the failure, the process tells it so once more. What a request holds that comes later
+// than that is free when its lease is over.
+//
 // The clock that counts is the store's, and the monotonic clock of each process. The bound breaks if the time
 // of the store jumps by more than the margin, about a hundredth of a lease, or if the clock of a process stands still
 // while it sleeps, as that of a virtual machine that is suspended may. All processes must use the same Lease for a

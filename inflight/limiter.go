@@ -234,7 +234,7 @@ func (l *Limiter) tellAll() {
 type Stats struct {
 	InUse   uint64 // places that this process holds
 	Waiting int    // calls of this process that wait for a place
-	Keys    int    // with places that are held or wanted
+	Keys    int    // with places that are held or wanted, or of which the store is still told
 	Lost    uint64 // places that were lost since New
 	Losses  uint64 // how often since New the store had lost its data, or with WithStrict may have
 }

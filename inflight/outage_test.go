@@ -299,8 +299,53 @@ func TestWhatIsGivenUpAfterLongFailuresIsFree(t *testing.T) {
 		begun := time.Now()
 		require.NoError(t, <-waits(t.Context(), newLimiter(t, r), "k", limit, 1))
 		require.Less(t, time.Since(begun), time.Second)
-		synctest.Wait() // the store was faster to serve the other than l to see the response
+		time.Sleep(limit.Lease / 8) // l tells the store once more
+		synctest.Wait()
 		require.Zero(t, l.Stats().Keys)
+	})
+}
+
+// A claim whose exchange has failed may reach the store after the process has told it that it wants nothing any more.
+// The process tells it so once more: nobody holds what the claim has got. It does not if exchanges have failed for long,
+// or when the Limiter is closed.
+func TestAClaimThatIsLateHoldsNothing(t *testing.T) {
+	remotely(t, func(t *testing.T, r *remote) {
+		var late window.Claim
+		l := newLimiter(t, r, inflight.WithBreaker(1<<20, 0)) // each exchange asks
+		try := func(limit inflight.Limit) {
+			r.be(func(ctx context.Context, claims []window.Claim) error {
+				late = claims[0]
+				late.Wants = slices.Clone(late.Wants)
+				return hangs(ctx, claims)
+			})
+			fails(t, l, "k", limit, window.ErrUnavailable)
+			r.be(nil)
+			r.calls.Store(0)
+		}
+		try(exports)
+		time.Sleep(exports.Lease / 16)
+		require.EqualValues(t, 1, r.calls.Load(), "the store was not told")
+		r.claim(late)
+		require.EqualValues(t, 1, r.used("k"))
+		time.Sleep(exports.Lease / 8)
+		require.Zero(t, r.used("k"), "a place is held by nobody")
+		require.Zero(t, l.Stats())
+		time.Sleep(exports.Lease)
+		require.EqualValues(t, 2, r.calls.Load(), "the store is told on and on")
+
+		long := inflight.Limit{Name: "long", Max: 1, Lease: 10 * time.Second}
+		try(long)
+		r.be(hangs)
+		time.Sleep(long.Lease / 8)
+		r.be(nil)
+		time.Sleep(time.Second)
+		require.Zero(t, l.Stats().Keys, "the store was told once")
+
+		try(exports)
+		time.Sleep(exports.Lease / 16)
+		begun := time.Now()
+		require.NoError(t, l.Close())
+		require.Zero(t, time.Since(begun))
 	})
 }
 

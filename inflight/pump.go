@@ -15,7 +15,7 @@ const (
 	renewShare  = 7.0 / 32  // when places are renewed, just before a quarter
 	driftShare  = 1.0 / 500 // by which the clocks of process and store may differ, each by half of it
 	marginShare = 1.0 / 128 // between the loss of a place and when the store may grant it
-	pollShare   = 1.0 / 8   // how often a process in line asks
+	pollShare   = 1.0 / 8   // how often a process in line asks, and how late a claim may reach the store
 	keepShare   = 1.0 / 2   // for how long a failure keeps places, if the policy does: longer than until the next one
 	maxPoll     = time.Second / 2
 	minPause    = 10 * time.Millisecond // between exchanges that fail
@@ -34,7 +34,8 @@ const never = time.Duration(1 << 59)
 //
 //   - Places are held until a lease, less drift and margin, after the send of the last answered exchange. Then they
 //     are lost, unless the policy keeps them while exchanges fail, and it was not the process that stood still.
-//   - A place that is granted to nobody, because the caller has gone, is given back by the next exchange.
+//   - A place that is granted to nobody, because the caller has gone, is given back by the next exchange. If an exchange
+//     has failed, its claim may reach the store after the next one: there is another one later.
 type pump struct {
 	callers
 	exchanges
@@ -57,6 +58,7 @@ type exchanges struct {
 	knownUntil   time.Duration // until then, the store may know of something: a lease after it was told so last
 	leasedUntil  time.Duration // when the places are lost, by the last answer
 	keptUntil    time.Duration // and by the policy, as exchanges fail; 0: it does not keep them
+	lateUntil    time.Duration // until then, a claim whose exchange has failed may reach the store
 }
 
 // phase is how far a pump is with its next exchange. What leads where:
@@ -142,6 +144,7 @@ func (p *pump) cancel(h *Hold) {
 func (p *pump) close() {
 	p.decide(Refuse, window.ErrClosed, true)
 	p.endAll(closed)
+	p.lateUntil = 0 // its lease ends what it claims
 	p.tell()
 }
 
@@ -281,6 +284,9 @@ func (p *pump) follow(now time.Duration, a *window.Places) {
 		}
 		p.nextAt = min(p.nextAt, now+poll)
 	}
+	if p.nextAt == never && now < p.lateUntil { // a claim may reach the store after this one, which was of nothing
+		p.untold, p.nextAt = true, p.lateUntil
+	}
 }
 
 // failure is what a failed exchange says of the store.
@@ -305,6 +311,9 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 		return
 	}
 	p.failingSince = cmp.Or(p.failingSince, p.sentAt)
+	if p.claim.Held > 0 || len(p.claim.Wants) > 0 {
+		p.lateUntil = now + share(p.claim.Lease, pollShare)
+	}
 	for _, h := range p.wants {
 		h.state = waiting
 	}
