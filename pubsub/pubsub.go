@@ -66,6 +66,7 @@ func WithOverflow(policy Overflow) Option {
 //
 // Gap says that messages may be missing: the connection to Server was lost, and the subscription is active again. A gap
 // comes before any message of the new connection.
+// One can also follow messages that came before the subscription was confirmed, if others were missed until then.
 type Message = pubsub.Message
 
 // Subscription is a queue of the messages of one channel. Client.Subscribe makes one. It is safe for

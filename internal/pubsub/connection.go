@@ -76,7 +76,7 @@ func (m *Manager) connectFailed(err error) {
 	m.cause = err
 	for _, ch := range m.channels {
 		ch.failWaiting(err)
-		ch.gap = true
+		ch.interrupt()
 	}
 }
 
@@ -87,13 +87,13 @@ func (m *Manager) disconnected(err error) {
 	m.conn = nil
 	for _, ch := range m.channels {
 		ch.subscribed = false
+		ch.interrupt()
 		for _, s := range ch.subscribers {
-			if s.confirmed {
-				ch.gap = true
-			} else if err != nil {
-				if s.losses++; s.losses > m.o.MaxRetries {
-					s.fail(err)
-				}
+			if s.confirmed || err == nil {
+				continue
+			}
+			if s.losses++; s.losses > m.o.MaxRetries {
+				s.fail(err)
 			}
 		}
 	}
@@ -189,6 +189,7 @@ func (m *Manager) apply(c *conn.Conn, changes []change) error {
 	for i, x := range changes {
 		switch {
 		case !x.subscribe:
+			x.channel.interrupt() // somebody may have subscribed again meanwhile
 		case responses[i].OK:
 			m.confirm(x.channel)
 		default:

@@ -78,6 +78,52 @@ func TestGapPrecedesMessagesBeforeTheConfirmation(t *testing.T) {
 	})
 }
 
+// A subscriber that waits for its confirmation receives what the server sends already. If it misses something then, it
+// learns that as others do.
+func TestAGapFollowsMessagesBeforeTheConfirmation(t *testing.T) {
+	var deliver func(conn.Event)
+	configure := func(o *pubsub.Options) {
+		open := o.Open
+		o.Open = func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, error) {
+			deliver = onEvent
+			return open(ctx, onEvent)
+		}
+	}
+	for name, miss := range map[string]func(t *testing.T, srv *mockserver.Server, c *client){
+		"a lost connection": func(t *testing.T, srv *mockserver.Server, c *client) {
+			remove := srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Drop: true})
+			time.AfterFunc(time.Second, func() {
+				srv.Publish("c", []byte("x"))
+				synctest.Wait()
+				remove()
+				srv.Disconnect()
+			})
+		},
+		"an UNSUBSCRIBE": func(t *testing.T, srv *mockserver.Server, c *client) {
+			before := c.mustSubscribe(t, "c")
+			srv.Inject(mockserver.Fault{Op: codec.OpUnsubscribe, Delay: time.Second, Times: 1})
+			before.Close()
+			synctest.Wait()
+			time.AfterFunc(time.Second/2, func() { // it has been on its way
+				deliver(conn.Event{Channel: []byte("c"), Payload: []byte("x")})
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, configure, func(t *testing.T, srv *mockserver.Server, c *client) {
+				c.mustSubscribe(t, "other")
+				miss(t, srv, c)
+				s := c.mustSubscribe(t, "c")
+				newPublisher(t, srv)("c", "y")
+				require.Equal(t, "x", string(next(t, s).Payload))
+				require.True(t, next(t, s).Gap)
+				require.Equal(t, []string{"y"}, queued(t, s))
+				delivers(t, srv, "c", c.mustSubscribe(t, "c"), s)
+			})
+		})
+	}
+}
+
 // Messages can come on a connection that is not ready yet, and it may never be.
 func TestAConnectionThatWasNotMadeLeavesAGap(t *testing.T) {
 	fails := false

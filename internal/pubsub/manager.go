@@ -35,8 +35,7 @@ type Options struct {
 //   - After each change of a channel's subscribers, wakeup holds an element, or the goroutine is
 //     about to compare all channels with what the server has.
 //   - No channel is subscribed while there is no connection.
-//   - If a channel has a gap, its confirmed subscribers have received no message of the
-//     current connection.
+//   - A subscriber to whom a gap is due has received nothing since messages may be missing.
 type Manager struct {
 	o      Options
 	ctx    context.Context // ends soon after Close is called
@@ -61,7 +60,8 @@ type channel struct {
 	subscribers []*subscriber // elements never change: EVENTs are handed out without mu
 	subscribed  bool          // the server delivers its messages, and no UNSUBSCRIBE has been sent
 	requested   bool          // a SUBSCRIBE has been sent, on this or an earlier connection
-	gap         bool          // its confirmed subscribers must receive a gap first
+	gap         bool          // a gap is due to some of its subscribers
+	events      uint64        // that were handed out
 }
 
 // subscriber is the part of a subscription that concerns one server.
@@ -72,8 +72,10 @@ type subscriber struct {
 	result  chan error // receives one element: nil when confirmed, or why it has failed
 
 	// Manager.mu guards the fields below.
-	confirmed bool // by the server, on this or an earlier connection
-	losses    int  // connections lost while it was waiting for that
+	confirmed bool   // by the server, on this or an earlier connection
+	losses    int    // connections lost while it was waiting for that
+	gap       bool   // it must receive a gap before the next message
+	joined    uint64 // channel.events when it was added
 }
 
 // NewManager returns a manager without subscriptions. It makes no connection yet.
@@ -132,6 +134,7 @@ func (m *Manager) subscribe(sub *Subscription, name string) *subscriber {
 		s.channel = ch
 	}
 	m.channels[name] = s.channel
+	s.joined = s.channel.events
 	s.channel.subscribers = append(slices.Clip(s.channel.subscribers), s)
 	if s.channel.subscribed {
 		s.confirm()
@@ -172,11 +175,20 @@ func (m *Manager) recipients(name []byte) []*subscriber {
 		return nil
 	}
 	m.sendGap(ch)
+	ch.events++
 	return ch.subscribers
 }
 
-// sendGap sends a gap to the confirmed subscribers of ch, if one is due. The caller holds
-// mu.
+// interrupt notes that messages of ch may be missing from now on. A gap is due to its confirmed subscribers, and to those
+// that have received messages while they wait to be confirmed. The caller holds Manager.mu.
+func (ch *channel) interrupt() {
+	for _, s := range ch.subscribers {
+		s.gap = s.gap || s.confirmed || ch.events > s.joined
+		ch.gap = ch.gap || s.gap
+	}
+}
+
+// sendGap sends a gap to the subscribers of ch to whom one is due. The caller holds mu.
 func (m *Manager) sendGap(ch *channel) {
 	if !ch.gap {
 		return
@@ -184,7 +196,8 @@ func (m *Manager) sendGap(ch *channel) {
 	ch.gap = false
 	gap := Message{Server: m.o.Server, Channel: ch.name, Gap: true}
 	for _, s := range ch.subscribers {
-		if s.confirmed {
+		if s.gap {
+			s.gap = false
 			s.sub.push(gap)
 		}
 	}

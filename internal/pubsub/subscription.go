@@ -15,7 +15,7 @@ type Message struct {
 	Channel string // the channel
 	Payload []byte // a copy that belongs to the reader; nil for a gap
 	// Gap says that messages may be missing: the connection to Server was lost, and the
-	// subscription is active again.
+	// subscription is active again. It can also follow messages that came before the confirmation.
 	Gap bool
 }
 
