@@ -137,7 +137,7 @@ func (o *options) guard(b Backend, w *outage.Watch) Backend {
 	if m, ok := b.(*memory.Backend); ok {
 		return m
 	}
-	return outage.New(b, outage.Options{Settings: o.outages, Watch: w, NotAsked: notAsked, Failed: failedPart})
+	return outage.New(b, outage.Options{Settings: o.outages, Watch: w, NotAsked: notAsked, FailedPart: failedPart})
 }
 
 // failover returns who decides after the store has failed with a cause. It asks the fallback, by call.

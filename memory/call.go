@@ -123,7 +123,7 @@ func (s *shard) apply(v algorithm.Verb, k *id, l *window.Limit, n uint64, at alg
 	switch {
 	case r == nil:
 		if s.count >= s.maxCount {
-			by.Room = -1
+			by.Room = -1 // not even for a record
 		}
 		s.scratch = algorithm.Record{}
 		state := by.Call(v, &s.scratch, at, n, s.series)

@@ -42,7 +42,7 @@ func (c *clock) now() algorithm.Time {
 		last = c.refresh()
 		age = 0
 	}
-	return algorithm.Time{Now: last.Now + int64(age), Read: last}
+	return algorithm.Time{Now: last.Now + int64(age), Last: last}
 }
 
 // refresh reads the wall clock, too.

@@ -47,7 +47,7 @@ func TestTheWallClockIsReadOnceASecond(t *testing.T) {
 		at = c.now()
 		require.True(t, at.Day(0).Equal(time.Now()))
 		time.Sleep(time.Second / 2)
-		require.Same(t, at.Read, c.now().Read)
+		require.Same(t, at.Last, c.now().Last)
 	})
 }
 
@@ -74,7 +74,7 @@ func TestAReadingIsForTimesBeforeIt(t *testing.T) {
 	})
 	read := c.last.Load()
 	at := c.now()
-	require.Same(t, read, at.Read)
+	require.Same(t, read, at.Last)
 	require.True(t, at.Day(0).Equal(shown), at.Day(0))
 }
 

@@ -14,7 +14,7 @@ import (
 // Time is when a call is made.
 type Time struct {
 	Now  int64    // nanoseconds by a clock that is not set, which may wrap around
-	Read *Reading // less than 292 years before or after
+	Last *Reading // the last one, less than 292 years before or after
 }
 
 // Reading is what two clocks have shown at a time.
@@ -31,12 +31,12 @@ func At(day time.Time) Time {
 
 // Day returns the time of day in a time from now.
 func (t Time) Day(in time.Duration) time.Time {
-	passed := time.Duration(t.Now - t.Read.Now)
+	passed := time.Duration(t.Now - t.Last.Now)
 	sum := passed + in
 	if (sum >= in) != (passed >= 0) { // it wraps around
-		return t.Read.Day.Add(passed).Add(in)
+		return t.Last.Day.Add(passed).Add(in)
 	}
-	return t.Read.Day.Add(sum)
+	return t.Last.Day.Add(sum)
 }
 
 // Nanos returns a time of day in nanoseconds since 1970, which wrap around.
@@ -80,9 +80,9 @@ type Algorithm struct {
 	Logs bool // records have a Log
 
 	refills bool // with a Max of 0, nothing that is counted would ever end
-	// tiles says that windows are those of a [limits.Calendar], by the time of day. Otherwise they start at any time, by
-	// a clock that is not set.
-	tiles bool
+	// aligned says that windows start at the same times for all keys, by the time of day: a [limits.Calendar] has them.
+	// Otherwise they start at any time, by a clock that is not set.
+	aligned bool
 
 	// The others get a record that is not empty, unless they say so.
 
@@ -115,8 +115,8 @@ func Of(a window.Algorithm) *Algorithm { return &all[a] }
 
 // now returns the time by the clock of the algorithm.
 func (a *Algorithm) now(t Time) int64 {
-	if a.tiles {
-		return Nanos(t.Read.Day) + t.Now - t.Read.Now
+	if a.aligned {
+		return Nanos(t.Last.Day) + t.Now - t.Last.Now
 	}
 	return t.Now
 }

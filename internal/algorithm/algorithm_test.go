@@ -61,7 +61,7 @@ func TestAClockThatGoesBackGrantsNoMoreAndBlocksNobodyForLong(t *testing.T) {
 }
 
 // after returns the time that is d later.
-func (t Time) after(d time.Duration) Time { return Time{Now: t.Now + int64(d), Read: t.Read} }
+func (t Time) after(d time.Duration) Time { return Time{Now: t.Now + int64(d), Last: t.Last} }
 
 func TestNothingIsGivenBackToAnotherSeries(t *testing.T) {
 	for a, rule := range algorithms(time.Minute) {

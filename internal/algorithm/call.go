@@ -106,19 +106,19 @@ func (by *Rule) Call(v Verb, r *Record, t Time, n, series uint64) State {
 	now, count := by.look(r, t)
 	by.adopt(r)
 	takes := by.Takes(v)
-	counts := false
+	adds := false
 	switch {
 	case v == Peek:
 	case takes:
-		counts = n > 0 && by.fits(count, n)
+		adds = n > 0 && by.fits(count, n)
 	default:
 		if by.How.Logs {
 			n = min(n, by.MaxLog-min(by.MaxLog, count))
 		}
-		counts = (by.Max > 0 || !by.How.refills) && (n > 0 || !by.Algorithm.Rolling())
+		adds = (by.Max > 0 || !by.How.refills) && (n > 0 || !by.Algorithm.Rolling())
 	}
 	switch {
-	case !counts:
+	case !adds:
 		return by.state(r, now, count, n)
 	case !by.hasRoom(r):
 		return State{Count: count, Left: by.How.left(r, now), Wait: NoRoom}
@@ -206,7 +206,7 @@ func (by *Rule) adopt(r *Record) {
 func (by *Rule) start(r *Record, t Time, now int64) {
 	r.Start = now
 	r.Scale = by.Scale
-	if by.How.tiles {
+	if by.How.aligned {
 		calendar, _ := limits.CalendarOf(by.Limit)
 		day := t.Day(0)
 		start, end := calendar.Window(day)

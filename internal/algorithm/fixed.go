@@ -12,10 +12,10 @@ import (
 //   - Count is what it has counted. One of [window.Unlimited] may be more.
 //   - ID is its series.
 
-// fixed returns the algorithm of windows that start with a hit, or tile time.
-func fixed(tiles bool) Algorithm {
+// fixed returns the algorithm of windows that start with a hit, or are aligned.
+func fixed(aligned bool) Algorithm {
 	return Algorithm{
-		tiles:    tiles,
+		aligned:  aligned,
 		count:    countFixed,
 		left:     leftFixed,
 		wait:     func(r *Record, now int64, _ uint64) time.Duration { return leftFixed(r, now) },

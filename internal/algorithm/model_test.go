@@ -180,7 +180,7 @@ func (s *subject) limit() {
 func (s *subject) time() Time {
 	sec, nano := new(big.Int).DivMod(s.model.now, big.NewInt(1e9), new(big.Int))
 	low := new(big.Int).And(s.model.now, num(math.MaxUint64))
-	return Time{Now: int64(low.Uint64()), Read: &Reading{int64(low.Uint64()), time.Unix(sec.Int64(), nano.Int64())}}
+	return Time{Now: int64(low.Uint64()), Last: &Reading{int64(low.Uint64()), time.Unix(sec.Int64(), nano.Int64())}}
 }
 
 // advance advances the clock by a part of the scale, or by some scales, but by no more than the longest: what is over

@@ -14,7 +14,7 @@ import (
 //   - More is what the one before has counted, and Last its series; 0: nothing.
 
 var sliding = Algorithm{
-	tiles:    true,
+	aligned:  true,
 	count:    countSliding,
 	left:     leftSliding,
 	wait:     waitSliding,

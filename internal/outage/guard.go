@@ -20,8 +20,8 @@ type Options struct {
 	Watch *Watch // is told when a circuit opens or closes
 	// NotAsked returns the error of a call for a key that is not made, because others have failed with a cause.
 	NotAsked func(call, key string, cause error) error
-	// Failed returns the part of the store that an error says is away, "" if it says none. It may be nil.
-	Failed func(err error) string
+	// FailedPart returns the part of the store that an error says is away, "" if it says none. It may be nil.
+	FailedPart func(err error) string
 }
 
 // Guard is a backend around another one, whose store may be away. No decision waits longer for the store than its
@@ -249,8 +249,8 @@ type subject struct {
 // says if it has taken too long, or why the store is away.
 func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of []subject,
 	f func(ctx context.Context) error) (err error) {
-	var few [4]pass
-	passes, refused, cause := g.enter(of, timeout, few[:0])
+	var few [4]entry
+	entries, refused, cause := g.enter(of, timeout, few[:0])
 	if cause != nil {
 		if mistake := g.mistake(name, of); mistake != nil {
 			return mistake
@@ -261,7 +261,7 @@ func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of
 		return g.NotAsked(name, refused.key, cause)
 	}
 	evidence := Nothing // unless f returns: a backend may panic
-	defer func() { g.leave(passes, of, timeout, evidence, err) }()
+	defer func() { g.leave(entries, of, timeout, evidence, err) }()
 	evidence, err = within(ctx, timeout, f)
 	if err != nil && evidence != Nothing {
 		if mistake := g.mistake(name, of); mistake != nil {
@@ -309,56 +309,56 @@ func (g *Guard) mistake(call string, of []subject) error {
 	return nil
 }
 
-// pass is what a circuit has let through, for a subject and perhaps others.
-type pass struct {
+// entry is what a circuit has let through, for a subject and perhaps others.
+type entry struct {
 	Ticket
 	subject int // its index
 }
 
-// enter asks the circuits of subjects to let a call with a timeout through, and appends what has to passes. It
+// enter asks the circuits of subjects to let a call with a timeout through, and appends what has to entries. It
 // returns the subject whose circuit is open, and why.
-func (g *Guard) enter(of []subject, timeout time.Duration, passes []pass) (_ []pass, refused *subject, cause error) {
+func (g *Guard) enter(of []subject, timeout time.Duration, entries []entry) (_ []entry, refused *subject, cause error) {
 	for i := range of {
 		c := g.circuit(g.Part(of[i].key), timeout)
-		if slices.ContainsFunc(passes, func(p pass) bool { return p.circuit == c }) {
+		if slices.ContainsFunc(entries, func(e entry) bool { return e.circuit == c }) {
 			continue
 		}
 		t, err := c.Enter()
 		if err != nil {
-			g.leave(passes, of, timeout, Nothing, nil)
+			g.leave(entries, of, timeout, Nothing, nil)
 			return nil, &of[i], err
 		}
-		passes = append(passes, pass{t, i})
+		entries = append(entries, entry{t, i})
 	}
-	return passes, nil, nil
+	return entries, nil, nil
 }
 
 // leave tells the circuits what a call has shown. If it is not known which part of the store has failed, a circuit
 // that opens in vain is closed by its probe and the next call.
-func (g *Guard) leave(passes []pass, of []subject, timeout time.Duration, e Evidence, cause error) {
+func (g *Guard) leave(entries []entry, of []subject, timeout time.Duration, shown Evidence, cause error) {
 	var failed string
-	failing := func(p pass) bool { return g.Part(of[p.subject].key) == failed }
-	if e == Away && len(passes) > 1 {
-		failed = g.failedPart(cause)
+	failing := func(e entry) bool { return g.Part(of[e.subject].key) == failed }
+	if shown == Away && len(entries) > 1 {
+		failed = g.partOf(cause)
 	}
-	known := failed != "" && slices.ContainsFunc(passes, failing)
-	for _, p := range passes {
+	known := failed != "" && slices.ContainsFunc(entries, failing)
+	for _, e := range entries {
 		switch {
-		case e != Away:
-			p.Leave(e, nil, nil)
-		case known && !failing(p):
-			p.Leave(Nothing, nil, nil)
+		case shown != Away:
+			e.Leave(shown, nil, nil)
+		case known && !failing(e):
+			e.Leave(Nothing, nil, nil)
 		default:
-			p.Leave(e, cause, g.probe(of[p.subject], timeout))
+			e.Leave(shown, cause, g.probe(of[e.subject], timeout))
 		}
 	}
 }
 
-// failedPart returns the part that an error of a call is about: the one that it names, or that of the key that it
+// partOf returns the part that an error of a call is about: the one that it names, or that of the key that it
 // names. It returns "" if it is not known.
-func (g *Guard) failedPart(err error) (part string) {
-	if g.Failed != nil {
-		part = g.Failed(err)
+func (g *Guard) partOf(err error) (part string) {
+	if g.FailedPart != nil {
+		part = g.FailedPart(err)
 	}
 	var call *api.CallError
 	if part == "" && errors.As(err, &call) && call.Key != "" {
