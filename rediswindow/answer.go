@@ -78,7 +78,7 @@ func (o *op) window() (w window.Window, made bool, err error) {
 	case made:
 	case o.verb == take || o.verb == peek:
 		w.Refused, w.RetryAfter = true, window.Never
-		if o.n <= limits.Capacity(&o.limit) && !never {
+		if o.n <= limits.Capacity(&o.limit) {
 			w.RetryAfter = max(micros(o.answer.wait), time.Microsecond)
 		}
 	case o.verb == charge && !o.limit.Algorithm.Rolling():

@@ -224,7 +224,7 @@ func (by *Rule) state(r *Record, now int64, count, n uint64) State {
 		if n > 0 && !by.hasRoom(r) {
 			s.Wait = NoRoom
 		}
-	case n > by.Capacity() || by.How.refills && by.Max == 0:
+	case n > by.Capacity():
 		s.Wait = window.Never
 	default:
 		s.Wait = min(max(by.How.wait(r, now, by.Capacity()-n), 1), window.Never-1)
