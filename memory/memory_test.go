@@ -1,13 +1,16 @@
 package memory_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -365,5 +368,213 @@ func TestALogOfTheLargestLimitFits(t *testing.T) {
 		}
 		last = w.ID
 		clock.Advance(1)
+	}
+}
+
+// open opens a backend as throttr.Open does.
+func open(t *testing.T, url string) (window.BackendCloser, error) {
+	return window.Driver("memory")(t.Context(), url)
+}
+
+func TestOpen(t *testing.T) {
+	b, err := open(t, "memory://?max_keys=1&lazy=true")
+	require.NoError(t, err)
+	defer b.Close()
+	c := caller{t, b.(*memory.Backend), window.FixedWindow}
+	c.hit("k", time.Minute)
+	require.True(t, c.hit("other", time.Minute).Refused, "there is no room")
+	for _, url := range []string{
+		"host", "/path", "me:hidden@", "#fragment", "?max_keys=-1", "?max_keys=many", "?max_keys=1&max_keys=2",
+		"?lazy=maybe", "?maxkeys=1", "?a=%zz", "?max_keys=1&a=%zz",
+	} {
+		_, err := open(t, "memory://"+url)
+		require.ErrorIs(t, err, window.ErrConfig, url)
+		require.ErrorContains(t, err, "with max_keys=N or lazy=true")
+		require.NotContains(t, err.Error(), "hidden")
+	}
+}
+
+func TestTheCleanerEndsWithTheBackend(t *testing.T) {
+	seen := make(chan []window.Listed, 1)
+	func() {
+		b := memory.New(memory.WithCleanPeriod(time.Millisecond), memory.WithBeforeDrop(func(d []window.Listed) { seen <- d }))
+		caller{t, b, window.FixedWindow}.hit("k", time.Millisecond)
+		runtime.AddCleanup(b, func(c chan []window.Listed) { close(c) }, seen)
+	}()
+	for end := time.After(time.Minute); ; {
+		runtime.GC()
+		select {
+		case _, open := <-seen:
+			if !open {
+				return // nobody refers to it, not even its timer
+			}
+		case <-time.After(time.Millisecond):
+		case <-end:
+			t.Fatal("the backend is still in use")
+		}
+	}
+}
+
+func TestStats(t *testing.T) {
+	clock := backendtest.NewClock()
+	b := newBackend(t, clock, memory.WithMaxKeys(10))
+	l := limitOf(window.FixedWindow, time.Minute, 10)
+	c := caller{t, b, window.FixedWindow}
+	for _, key := range []string{"a", "b", "a"} {
+		c.hit(key, time.Minute)
+	}
+	granted, _ := c.takeAll(l.For("a", 1), l.For("b", 1))
+	require.True(t, granted)
+	_, err := b.Hit(t.Context(), "a", window.Limit{}, 1)
+	require.ErrorIs(t, err, window.ErrScale, "a mistake is no error of the store")
+	require.Equal(t, window.Stats{Windows: 2, Stores: []window.StoreStats{{Name: "memory", Calls: 4}}}, b.Stats())
+	require.NoError(t, b.Ping(t.Context()))
+	require.NoError(t, b.Close())
+	require.ErrorIs(t, b.Ping(t.Context()), window.ErrClosed)
+	_, err = b.Hit(t.Context(), "a", l, 1)
+	require.ErrorIs(t, err, window.ErrClosed)
+	require.EqualValues(t, 1, b.Stats().Stores[0].Errors)
+}
+
+// 0 is the default of every option, and what can't be is a mistake.
+func TestOptions(t *testing.T) {
+	for name, opt := range map[string]func() memory.Option{
+		"memory: WithCleanPeriod: -1ns is negative":            func() memory.Option { return memory.WithCleanPeriod(-1) },
+		"memory: WithKeyOlderThan: -1ns is negative":           func() memory.Option { return memory.WithKeyOlderThan(-1) },
+		"memory: WithMaxKeys: -1 is negative":                  func() memory.Option { return memory.WithMaxKeys(-1) },
+		"memory: WithMaxLog: 536870912 is more than 536870911": func() memory.Option { return memory.WithMaxLog(1 << 29) },
+		"memory: New: option 1 is nil":                         func() memory.Option { return nil },
+	} {
+		require.PanicsWithValue(t, name, func() { memory.New(opt()) })
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(memory.WithClock(nil), memory.WithCleanPeriod(0), memory.WithKeyOlderThan(0), memory.WithMaxKeys(0),
+			memory.WithBeforeDrop(nil), memory.WithMaxLog(0))
+		defer b.Close()
+		require.EqualValues(t, memory.DefaultMaxKeys, memory.MaxKeys(b))
+		traits, err := b.Check(limitOf(window.SlidingLog, time.Minute, memory.DefaultMaxLog))
+		require.NoError(t, err)
+		require.EqualValues(t, memory.DefaultMaxLog, traits.MaxCount)
+		_, err = b.Check(limitOf(window.FixedWindow, window.MaxScale, math.MaxInt64))
+		require.NoError(t, err)
+		caller{t, b, window.FixedWindow}.hit("k", time.Second)
+		advance(time.Minute)
+		require.Zero(t, b.Len(), "removed every minute")
+	})
+}
+
+func TestListTellsTheBurstUnlessItIsTheMax(t *testing.T) {
+	b := newBackend(t, backendtest.NewClock())
+	for burst, want := range map[uint64]uint64{0: 0, 4: 4, 10: 0, 20: 20} {
+		l := limitOf(window.TokenBucket, time.Minute, 10)
+		l.Burst = burst
+		caller{t, b, l.Algorithm}.of(b.Take(t.Context(), "k", l, 1))
+		for listed, err := range b.List(t.Context(), "k") {
+			require.NoError(t, err)
+			require.Equal(t, []uint64{10, want}, []uint64{listed.Limit.Max, listed.Limit.Burst})
+		}
+	}
+}
+
+// Of a long key, a digest is listed, which is no key.
+func TestListReturnsDigests(t *testing.T) {
+	b := newBackend(t, backendtest.NewClock())
+	l, long := limitOf(window.FixedWindow, time.Minute, 10), strings.Repeat("k", 129)
+	c := caller{t, b, l.Algorithm}
+	c.of(b.Take(t.Context(), long, l, 3))
+	for _, keys := range [][]string{{long}, nil} {
+		for listed, err := range b.List(t.Context(), keys...) {
+			require.NoError(t, err)
+			require.True(t, listed.Digest)
+			require.EqualValues(t, 3, listed.Window.Count)
+			require.Zero(t, c.get(listed.Key, time.Minute))
+			for range b.List(t.Context(), listed.Key) {
+				t.Error("the digest is listed as a key")
+			}
+		}
+	}
+}
+
+// Short keys are stored in another place than long ones.
+func TestKeysOfAnyLength(t *testing.T) {
+	b := newBackend(t, backendtest.NewClock())
+	l := limitOf(window.FixedWindow, time.Minute, 10)
+	l.Name = "name"
+	for n := range 40 {
+		key := strings.Repeat("k", n)
+		for range 2 {
+			caller{t, b, l.Algorithm}.of(b.Take(t.Context(), key, l, 1))
+		}
+		for listed, err := range b.List(t.Context(), key) {
+			require.NoError(t, err)
+			require.Equal(t, []any{key, "name"}, []any{listed.Key, listed.Limit.Name})
+			require.EqualValues(t, 2, listed.Window.Count)
+		}
+		require.Equal(t, n+1, b.Len())
+	}
+}
+
+// Of many windows, those that are there all the time are seen, while others are removed. The end of ctx ends the list.
+func TestAListOfManyWindows(t *testing.T) {
+	b := newBackend(t, backendtest.NewClock())
+	l := limitOf(window.FixedWindow, time.Minute, 10)
+	const n = 5000
+	for i := range n {
+		caller{t, b, l.Algorithm}.hit(fmt.Sprint(i), time.Minute)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	listed := 0
+	for _, err := range b.List(ctx) {
+		listed++
+		cancel()
+		if err != nil {
+			require.ErrorIs(t, err, context.Canceled)
+		}
+	}
+	require.Less(t, listed, 500)
+	seen, removed := map[string]bool{}, map[string]bool{}
+	for c, err := range b.List(t.Context()) {
+		require.NoError(t, err)
+		seen[c.Key] = true
+		if other := fmt.Sprint(len(seen) * 7 % n); len(seen)%3 == 0 {
+			removed[other] = true
+			require.NoError(t, b.Reset(t.Context(), other, l))
+		}
+	}
+	for i := range n {
+		key := fmt.Sprint(i)
+		require.True(t, seen[key] || removed[key], key)
+	}
+}
+
+// What a bound costs depends on what is used.
+func TestBoundsMayBeAsLargeAsPossible(t *testing.T) {
+	before := heap()
+	for _, opts := range [][]memory.Option{
+		{memory.WithMaxKeys(math.MaxInt)}, {memory.WithMaxKeys(math.MaxInt), memory.WithMaxLog(1<<29 - 1)},
+		{memory.WithMaxKeys(1), memory.WithMaxLog(10)}, {memory.WithCleanPeriod(math.MaxInt64), memory.WithKeyOlderThan(math.MaxInt64)}, {memory.WithCleanPeriod(1)},
+	} {
+		b := newBackend(t, backendtest.NewClock(), opts...)
+		for _, a := range everyAlgorithm {
+			for key := range 3 {
+				require.LessOrEqual(t, caller{t, b, a}.hit(fmt.Sprint(key), time.Minute).Count, uint64(10))
+			}
+		}
+		require.Less(t, heap(), before+4_000_000)
+	}
+}
+
+// Keys of one cell of a table are told apart.
+func TestListOfAKeyHasNoOthers(t *testing.T) {
+	c := caller{t, newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(64)), window.FixedWindow}
+	for i := range 64 {
+		c.hit(fmt.Sprint(i), time.Minute)
+	}
+	for i := range 64 {
+		for listed, err := range c.List(t.Context(), fmt.Sprint(i)) {
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprint(i), listed.Key)
+		}
 	}
 }
