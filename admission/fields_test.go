@@ -130,7 +130,7 @@ func TestFieldsHaveThePartitionOnDemand(t *testing.T) {
 		{with(throttr.Limit{Name: "none", Scale: time.Hour}), `"none";q=0;w=3600`, `"none";r=0`},
 		{with(bucket(10, time.Second, 50)), `"bucket";q=50;w=5`, `"bucket";r=49;t=1`}, // w: an empty one fills; t: this one does
 		{with(bucket(1000, time.Minute, 10)), `"bucket";q=10;w=1`, `"bucket";r=9;t=1`},
-		{with(bucket(0, time.Hour, 10)), `"bucket";q=0;w=3600`, ""},
+		{with(bucket(0, time.Hour, 10)), `"bucket";q=0;w=3600`, `"bucket";r=0`},
 		{with(throttr.Limit{Name: "x", Max: 9, Scale: 1500 * time.Millisecond}), `"x";q=9;w=2`, `"x";r=8;t=2`},
 		{with(throttr.Limit{Name: "x", Max: 9, Scale: 10 * time.Millisecond}), `"x";q=9;w=1`, `"x";r=8;t=1`},
 		{with(throttr.Limit{Name: `say "\o/"`, Max: 9, Scale: time.Second}), `"say \"\\o/\"";q=9;w=1`, `"say \"\\o/\"";r=8;t=1`},
