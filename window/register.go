@@ -24,7 +24,9 @@ type StoreStats struct {
 	Name   string // host and port, or the path of a socket; "memory"
 	Calls  uint64 // of the backend
 	Errors uint64 // of these calls, mistakes in the program excepted
-	Err    error  // why the store is away, as of the last call or attempt; nil while it responds
+	// Err is why the store is away, as of the last call or attempt. It is nil while the store responds. A call whose ctx
+	// has ended changes nothing: a store that hangs opens the circuit of a RateLimit, which is logged and observed.
+	Err error
 }
 
 var drivers sync.Map // of what Driver returns, by scheme
