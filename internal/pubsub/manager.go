@@ -60,7 +60,6 @@ type channel struct {
 	subscribers []*subscriber // elements never change: EVENTs are handed out without mu
 	subscribed  bool          // the server delivers its messages, and no UNSUBSCRIBE has been sent
 	requested   bool          // a SUBSCRIBE has been sent, on this or an earlier connection
-	gap         bool          // a gap is due to some of its subscribers
 	events      uint64        // that were handed out
 }
 
@@ -184,16 +183,11 @@ func (m *Manager) recipients(name []byte) []*subscriber {
 func (ch *channel) interrupt() {
 	for _, s := range ch.subscribers {
 		s.gap = s.gap || s.confirmed || ch.events > s.joined
-		ch.gap = ch.gap || s.gap
 	}
 }
 
 // sendGap sends a gap to the subscribers of ch to whom one is due. The caller holds mu.
 func (m *Manager) sendGap(ch *channel) {
-	if !ch.gap {
-		return
-	}
-	ch.gap = false
 	gap := Message{Server: m.o.Server, Channel: ch.name, Gap: true}
 	for _, s := range ch.subscribers {
 		if s.gap {
