@@ -34,8 +34,8 @@ const never = time.Duration(1 << 59)
 //
 //   - Places are held until a lease, less drift and margin, after the send of the last answered exchange. Then they
 //     are lost, unless the policy keeps them while exchanges fail, and it was not the process that stood still.
-//   - A place that is granted to nobody, because the caller has gone, is given back by the next exchange. If an exchange
-//     has failed, its claim may reach the store after the next one: there is another one later.
+//   - A place that is granted to nobody, because the caller has gone, is given back by the next exchange. If an
+//     exchange has failed, its claim may reach the store after the next one: there is another one later.
 type pump struct {
 	callers
 	exchanges
@@ -325,5 +325,6 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 		p.keptUntil = now + share(p.claim.Lease, keepShare)
 	}
 	p.decide(policy, err, f == away || f == failing && now-p.failingSince >= p.claim.Lease)
-	p.untold, p.nextAt = true, now+min(max(p.sentAt-p.failingSince, minPause), maxPause, share(p.claim.Lease, pollShare))
+	pause := min(max(p.sentAt-p.failingSince, minPause), maxPause, share(p.claim.Lease, pollShare))
+	p.untold, p.nextAt = true, now+pause
 }

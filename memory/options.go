@@ -23,11 +23,11 @@ type options struct {
 	maxLog       uint64
 }
 
-// WithClock makes the backend read the time from now. The function must be safe for concurrent
-// use and fast, and must neither panic nor use the backend. If its time goes back by up to a scale, windows do
-// not change, but for sliding logs: these have forgotten what a call, also a Peek, has found to be over. If it goes back
-// by more, those that are ahead start at the present time, with what they have counted.
-// Only the time of day counts. A time that is set by more than 292 years may look as if it was set the other way.
+// WithClock makes the backend read the time from now. The function must be safe for concurrent use and fast, and must
+// neither panic nor use the backend. If its time goes back by up to a scale, windows do not change, but for sliding
+// logs: these have forgotten what a call, also a Peek, has found to be over. If it goes back by more, those that are
+// ahead start at the present time, with what they have counted. Only the time of day counts. A time that is set by
+// more than 292 years may look as if it was set the other way.
 //
 // Default: the system's clock. Its monotonic time takes half as long to read as [time.Now], so the
 // wall clock is read once a second. If it is set, the times of day in results are wrong for a

@@ -127,8 +127,8 @@
 //  3. request.go: a call is the ops of what is asked together, with an answer each: TakeAll, takeall.go,
 //     and Delete ask several. It enters the batcher of the server, which nodes.go finds, and asks again if a calendar
 //     window has to be that of the server's time, calendar.go.
-//  4. internal/batch: if few requests are in flight, nothing is queued, and the last request was of one call, the caller
-//     makes one with its call, if it may (see Shared requests: with a deadline, the client has to be punctual).
+//  4. internal/batch: if few requests are in flight, nothing is queued, and the last request was of one call, the
+//     caller makes one with its call, if it may (see Shared requests: with a deadline, the client has to be punctual).
 //     Otherwise it waits until one is back, and a goroutine makes the next one with all calls that wait.
 //  5. request.go: a request is an argument for each op; equal calls are one. In a cluster, each key has a script.
 //  6. script.go: the client sends the script's digest, and if the server does not know it, the script. What an error

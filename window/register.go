@@ -24,8 +24,8 @@ type StoreStats struct {
 	Name   string // host and port, or the path of a socket; "memory"
 	Calls  uint64 // of the backend
 	Errors uint64 // of these calls, mistakes in the program excepted
-	// Err is why the store is away, as of the last call or attempt. It is nil while the store responds. A call whose ctx
-	// has ended changes nothing: a store that hangs opens the circuit of a RateLimit, which is logged and observed.
+	// Err is why the store is away, as of the last call or attempt. It is nil while the store responds. A call whose
+	// ctx has ended changes nothing: a store that hangs opens the circuit of a RateLimit, which is logged and observed.
 	Err error
 }
 

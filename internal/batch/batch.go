@@ -35,13 +35,14 @@ const brief = time.Second
 
 // Options are those of a [Batcher].
 type Options[K comparable, T any] struct {
-	// Send makes a request of entries, each of which is calls with the same key in their order, and stores the results in
-	// the values of the calls.
+	// Send makes a request of entries, each of which is calls with the same key in their order, and stores the results
+	// in the values of the calls.
 	Send func(ctx context.Context, entries [][]*Call[T])
 	// Key returns the key of a call, and false for one that is an entry alone. What shares an entry is up to the store:
 	// equal calls, which are made in one step, or those of one row, which is read once.
 	Key func(*T) (K, bool)
-	// Size returns the size of an entry, by one of its calls. Those of a request add up to MaxSize at most, unless it has only one.
+	// Size returns the size of an entry, by one of its calls. Those of a request add up to MaxSize at most, unless it
+	// has only one.
 	Size    func(*T) int
 	MaxSize int
 	// MaxInFlight is how many requests are in flight at most. 0: [MaxInFlight]

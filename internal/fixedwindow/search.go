@@ -97,8 +97,8 @@ func (s *countState) repeat(f *searching) (slot.Action, error) {
 		ErrTooLate, trip, s.bands.Scale, s.bands.Guard/2)
 }
 
-// prepare refreshes the known window if that is certainly open. Otherwise it searches for the open one, and plans how to
-// open one if there is none. So there is a known window or a plan then, unless it has failed.
+// prepare refreshes the known window if that is certainly open. Otherwise it searches for the open one, and plans how
+// to open one if there is none. So there is a known window or a plan then, unless it has failed.
 func (s *countState) prepare(ctx context.Context) (p plan, err error) {
 	if err := s.refresh(ctx).err; err != nil {
 		return p, err

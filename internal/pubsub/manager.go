@@ -178,8 +178,8 @@ func (m *Manager) recipients(name []byte) []*subscriber {
 	return ch.subscribers
 }
 
-// interrupt notes that messages of ch may be missing from now on. A gap is due to its confirmed subscribers, and to those
-// that have received messages while they wait to be confirmed. The caller holds Manager.mu.
+// interrupt notes that messages of ch may be missing from now on. A gap is due to its confirmed subscribers, and to
+// those that have received messages while they wait to be confirmed. The caller holds Manager.mu.
 func (ch *channel) interrupt() {
 	for _, s := range ch.subscribers {
 		s.gap = s.gap || s.confirmed || ch.events > s.joined
