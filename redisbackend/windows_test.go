@@ -149,8 +149,9 @@ func TestBoundsOfScripts(t *testing.T) {
 	expect(t, !given && err == nil, "what was counted is not known, and is given back: %v, %v", given, err)
 }
 
-// A refused take of several changes no rate of a bucket, as that of a single limit does.
-func TestARefusedTakeOfSeveralChangesNoRate(t *testing.T) {
+// A refused take changes the rate of a bucket, unless it is of several limits. So does a charge that can't count
+// anything, unless its Max is 0.
+func TestWhatChangesTheRateOfABucket(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := redisbackend.New(connect(t, testkit.StartRedis(t)), rediswindow.WithClock(clock.Now))
 	l := limitOf(window.TokenBucket, 10*time.Second, 20)
@@ -161,6 +162,13 @@ func TestARefusedTakeOfSeveralChangesNoRate(t *testing.T) {
 	clock.Advance(5 * time.Second)
 	w := must(t, b.Peek, "k", l, 0)
 	expect(t, w.Count == 10, "%+v", w)
+	must(t, b.Charge, "k", l, 100) // it then owes twice what it holds, and a charge counts no more
+	slow := window.Limit{Max: 5, Scale: l.Scale, Burst: 8, Algorithm: window.TokenBucket}
+	must(t, b.Charge, "k", slow, 1)
+	must(t, b.Charge, "k", limitOf(window.TokenBucket, l.Scale, 0), 1) // changes nothing
+	for listed, err := range b.List(t.Context(), "k") {
+		expect(t, err == nil && listed.Limit == slow, "%+v, %v", listed, err)
+	}
 }
 
 // A hash lives as long as the last of its windows, and at most the longest scale and a second more.
