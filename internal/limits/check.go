@@ -36,16 +36,13 @@ func Check(l *window.Limit) error {
 	if l.Max > window.Unlimited {
 		return numberError("Max", l.Max)
 	}
-	switch l.Algorithm {
-	case window.TokenBucket:
-		return checkBurst(l)
-	case window.FixedWindow, window.AlignedWindow, window.SlidingWindow, window.SlidingLog, window.CalendarWindow:
-		if l.Burst == 0 {
-			return nil
-		}
-		return outOfRange("Burst", strconv.FormatUint(l.Burst, 10), "0, as only a token bucket has a burst")
+	if l.Algorithm < window.FixedWindow || l.Algorithm > window.CalendarWindow {
+		return fmt.Errorf("%w: algorithm %d", window.ErrUnsupported, uint8(l.Algorithm))
 	}
-	return fmt.Errorf("%w: algorithm %d", window.ErrUnsupported, uint8(l.Algorithm))
+	if l.Burst == 0 {
+		return nil
+	}
+	return checkBurst(l)
 }
 
 // HasCalendar reports whether a limit has a Calendar, or anything else that only limits with a Calendar have.
@@ -100,9 +97,13 @@ func checkName(name string) error {
 	return outOfRange("Name", fmt.Sprintf("%.*q", maxName, name), "at most 64 printable ASCII characters")
 }
 
-// checkBurst returns an error if the time in which an empty bucket fills is no time.Duration.
+// checkBurst returns an error unless the limit is a token bucket, and the time in which an empty one fills is a
+// time.Duration.
 func checkBurst(l *window.Limit) error {
-	if err := CheckNumber("Burst", l.Burst); err != nil || l.Burst == 0 || l.Max == 0 || l.Max == window.Unlimited {
+	if l.Algorithm != window.TokenBucket {
+		return outOfRange("Burst", strconv.FormatUint(l.Burst, 10), "0, as only a token bucket has a burst")
+	}
+	if err := CheckNumber("Burst", l.Burst); err != nil || l.Max == 0 || l.Max == window.Unlimited {
 		return err
 	}
 	hi, lo := bits.Mul64(l.Burst, uint64(l.Scale))
