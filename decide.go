@@ -140,7 +140,9 @@ func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n 
 		begun = time.Now()
 	}
 	shadow := l.Shadow
-	l.Shadow = false
+	if shadow { // a write for nothing would delay the copy of the limit that the store gets
+		l.Shadow = false
+	}
 	var o outcome
 	if !v.local(l, n, res) {
 		if cause := v.call(ctx, r.store, key, l, n, res); cause != nil {
