@@ -256,14 +256,17 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 			publish("c", "2")
 			synctest.Wait()
 			result := make(chan error)
-			go func() {
-				_, err := idle.Next(t.Context())
-				result <- err
-			}()
-			synctest.Wait()
+			for _, ctx := range []context.Context{&endsOnceWoken{Context: t.Context()}, t.Context()} {
+				go func() {
+					_, err := idle.Next(ctx)
+					result <- err
+				}()
+				synctest.Wait()
+			}
 			end(c, s)
 			idle.Close()
-			require.ErrorIs(t, <-result, window.ErrClosed)
+			require.ErrorIs(t, <-result, context.Canceled)
+			require.ErrorIs(t, <-result, window.ErrClosed, "another caller is woken")
 			publish("c", "3")
 			for _, queued := range []string{"1", "2"} {
 				require.Equal(t, queued, string(next(t, s).Payload), "queued messages can still be read")
@@ -277,6 +280,19 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 			require.Zero(t, c.failures.Load())
 		})
 	}
+}
+
+// endsOnceWoken is a context that ends when it is asked for the second time.
+type endsOnceWoken struct {
+	context.Context
+	asked int
+}
+
+func (c *endsOnceWoken) Err() error {
+	if c.asked++; c.asked > 1 {
+		return context.Canceled
+	}
+	return nil
 }
 
 func TestCloseEndsSubscriptionsAtAnyTime(t *testing.T) {

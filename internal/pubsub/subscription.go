@@ -50,6 +50,7 @@ func newSubscription(q queue, totals *Totals) *Subscription {
 func (s *Subscription) Next(ctx context.Context) (Message, error) {
 	for {
 		if err := ctx.Err(); err != nil {
+			wake(s.ready) // another caller, as this one may have taken the element
 			return Message{}, err
 		}
 		m, ok, closed := s.pop()
