@@ -55,7 +55,7 @@ type exchanges struct {
 	nextAt       time.Duration // when the next one is due, unless one is in flight; 0: at once; never: nothing is due
 	sentAt       time.Duration // when the last one was sent
 	failingSince time.Duration // when the first one was sent of those that have failed in a row; 0: none has
-	knownUntil   time.Duration // until then, the store may know of something: a lease after it was told so last
+	knownUntil   time.Duration // until then, the store may know of something: a lease after what told it so has ended
 	leasedUntil  time.Duration // when the places are lost, by the last answer
 	keptUntil    time.Duration // and by the policy, as exchanges fail; 0: it does not keep them
 	lateUntil    time.Duration // until then, a claim whose exchange has failed may reach the store
@@ -191,9 +191,6 @@ func (p *pump) begin(now time.Duration, seq uint64) *window.Claim {
 	p.untold, p.nextAt = false, never
 	p.sentAt = now
 	p.asked = append(p.asked, p.wants[:min(len(p.wants), window.MaxWants)]...)
-	if p.held > 0 || len(p.asked) > 0 {
-		p.knownUntil = now + p.claim.Lease
-	}
 	c := &p.claim
 	c.Seq = seq
 	c.Strict = p.strict
@@ -206,9 +203,15 @@ func (p *pump) begin(now time.Duration, seq uint64) *window.Claim {
 	return c
 }
 
+// claims reports whether the last claim is of something.
+func (p *pump) claims() bool { return p.claim.Held > 0 || len(p.claim.Wants) > 0 }
+
 // end ends the exchange in flight. It keeps none of those who have asked: they may be gone long before the next.
-func (p *pump) end() {
+func (p *pump) end(now time.Duration) {
 	p.phase = resting
+	if p.claims() {
+		p.knownUntil = now + p.claim.Lease
+	}
 	clear(p.asked)
 	p.asked = p.asked[:0]
 }
@@ -252,7 +255,7 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 			p.refuse(h, errNoPlace)
 		}
 	}
-	p.end()
+	p.end(now)
 	if a.Grace > 0 {
 		p.decide(p.policy, &NotYetError{RetryAfter: a.Grace}, p.policy != Refuse)
 	}
@@ -303,7 +306,7 @@ const (
 // exchanges of this key have failed for a lease. Otherwise, the next exchange says everything again.
 func (p *pump) failed(now time.Duration, err error, f failure) {
 	p.tick(now)
-	p.end()
+	p.end(now)
 	if f == mistaken {
 		p.failingSince = 0
 		p.decide(Refuse, err, true)
@@ -311,7 +314,7 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 		return
 	}
 	p.failingSince = cmp.Or(p.failingSince, p.sentAt)
-	if p.claim.Held > 0 || len(p.claim.Wants) > 0 {
+	if p.claims() {
 		p.lateUntil = now + share(p.claim.Lease, pollShare)
 	}
 	for _, h := range p.wants {

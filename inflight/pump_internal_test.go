@@ -46,8 +46,8 @@ func (p *pump) exchange(now time.Duration, a window.Places, meanwhile ...func())
 }
 
 // An answer that arrives after the time of what was held is over does not bring it back, although the store has
-// renewed it: the holder may have seen that it is not valid. One that arrives a lease late grants nothing. What a strict
-// store has no room for is lost.
+// renewed it: the holder may have seen that it is not valid. One that arrives a lease late grants nothing, and the store,
+// which may have granted it just now, is told. What a strict store has no room for is lost.
 func TestWhatIsLostStaysLost(t *testing.T) {
 	p := leased(time.Second, options{}, func(*Hold) {})
 	w := p.adds(1, 1, false)
@@ -64,6 +64,7 @@ func TestWhatIsLostStaysLost(t *testing.T) {
 	require.Zero(t, p.begin(end, 1).Held)
 	p.answered(end+time.Second, &window.Places{Tokens: []uint64{8}, Used: 1})
 	require.Equal(t, refused, late.state)
+	require.False(t, p.idle(end+time.Second))
 
 	for _, end := range []func(){
 		func() { p.answered(time.Second/2+1, &window.Places{Lost: true}) },
