@@ -192,8 +192,8 @@ func TestKeysAndWaitsAreBounded(t *testing.T) {
 		})
 }
 
-// A store that hangs keeps no keys of callers who have gone before it was told of them. Keys that come later have pumps
-// of their own, even while others are still queued.
+// A store that hangs keeps no keys of callers who have gone before it was told of them, and neither does a circuit that
+// is open. Keys that come later have pumps of their own, even while others are still queued.
 func TestAKeyWhoseCallersHaveGoneIsForgotten(t *testing.T) {
 	remotely(t, func(t *testing.T, r *remote) {
 		l := newLimiter(t, r, inflight.WithMaxKeys(3))
@@ -220,6 +220,14 @@ func TestAKeyWhoseCallersHaveGoneIsForgotten(t *testing.T) {
 		require.NoError(t, <-served[0])
 		require.NoError(t, <-served[1])
 		time.Sleep(time.Second)
+		require.Equal(t, inflight.Stats{}, l.Stats())
+
+		r.be(away)
+		for i := range 12 { // three open the circuit, and may have reached the store
+			fails(t, l, fmt.Sprint("k", max(i, 3)), exports, throttr.ErrUnavailable)
+		}
+		require.Equal(t, 1, l.Stats().Keys)
+		time.Sleep(2 * time.Second)
 		require.Equal(t, inflight.Stats{}, l.Stats())
 	})
 }

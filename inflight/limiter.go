@@ -72,7 +72,7 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 			Backend: b, Logger: l.outages.Logger, Instead: l.policy.String(), Text: outage.WithoutKey,
 			Observed: l.observeOutage,
 		},
-		NotAsked: func(_, _ string, cause error) error { return outage.NotAsked(cause) },
+		NotAsked: func(_, _ string, cause error) error { return notAsked{outage.NotAsked(cause)} },
 	})
 	if local, ok := b.(*memory.Backend); ok { // and not a wrapper, which may have an Exchange of its own
 		l.memory = local.Ledger()

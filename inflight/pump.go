@@ -203,17 +203,17 @@ func (p *pump) begin(now time.Duration, seq uint64) *window.Claim {
 	return c
 }
 
-// claims reports whether the last claim is of something.
-func (p *pump) claims() bool { return p.claim.Held > 0 || len(p.claim.Wants) > 0 }
-
-// end ends the exchange in flight. It keeps none of those who have asked: they may be gone long before the next.
-func (p *pump) end(now time.Duration) {
-	p.phase = resting
-	if p.claims() {
+// end ends the exchange in flight, and reports whether the store may know of something because of it. It keeps none of
+// those who have asked: they may be gone long before the next.
+func (p *pump) end(now time.Duration, asked bool) (known bool) {
+	known = asked && (p.claim.Held > 0 || len(p.claim.Wants) > 0)
+	if known {
 		p.knownUntil = now + p.claim.Lease
 	}
+	p.phase = resting
 	clear(p.asked)
 	p.asked = p.asked[:0]
+	return known
 }
 
 // answered ends an exchange with its answer. It reports whether that says that the store has lost data.
@@ -255,7 +255,7 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 			p.refuse(h, errNoPlace)
 		}
 	}
-	p.end(now)
+	p.end(now, true)
 	if a.Grace > 0 {
 		p.decide(p.policy, &NotYetError{RetryAfter: a.Grace}, p.policy != Refuse)
 	}
@@ -298,7 +298,8 @@ type failure uint8
 const (
 	unanswered failure = iota // nothing: the answer is of no use, or the process has stood still
 	failing                   // it may be away
-	away                      // the circuit is open, or it says that it can't
+	away                      // it says that it can't, or the circuit has just been opened
+	unasked                   // the circuit is open
 	mistaken                  // it is there, and will not do what it is asked
 )
 
@@ -306,7 +307,7 @@ const (
 // exchanges of this key have failed for a lease. Otherwise, the next exchange says everything again.
 func (p *pump) failed(now time.Duration, err error, f failure) {
 	p.tick(now)
-	p.end(now)
+	known := p.end(now, f != unasked)
 	if f == mistaken {
 		p.failingSince = 0
 		p.decide(Refuse, err, true)
@@ -314,7 +315,7 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 		return
 	}
 	p.failingSince = cmp.Or(p.failingSince, p.sentAt)
-	if p.claims() {
+	if known {
 		p.lateUntil = now + share(p.claim.Lease, pollShare)
 	}
 	for _, h := range p.wants {
@@ -327,7 +328,7 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 	if policy != Refuse && !p.strict {
 		p.keptUntil = now + share(p.claim.Lease, keepShare)
 	}
-	p.decide(policy, err, f == away || f == failing && now-p.failingSince >= p.claim.Lease)
+	p.decide(policy, err, f >= away || f == failing && now-p.failingSince >= p.claim.Lease)
 	pause := min(max(p.sentAt-p.failingSince, minPause), maxPause, share(p.claim.Lease, pollShare))
 	p.untold, p.nextAt = true, now+pause
 }

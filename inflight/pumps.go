@@ -239,7 +239,7 @@ func (l *Limiter) finish(at lane, pumps []*pump, places []window.Places, err err
 		default:
 			f := l.failureOf(at, err)
 			p.failed(now, err, f)
-			if l.closed && (f == away || f == mistaken) { // its lease frees its places
+			if l.closed && f >= away { // its lease frees its places
 				l.forget(p)
 			}
 		}
@@ -247,9 +247,17 @@ func (l *Limiter) finish(at lane, pumps []*pump, places []window.Places, err err
 	}
 }
 
+// notAsked is why an exchange is not made while the circuit is open.
+type notAsked struct{ error }
+
+// Unwrap returns why it is open.
+func (e notAsked) Unwrap() error { return e.error }
+
 // failureOf returns what an error says of the store.
 func (l *Limiter) failureOf(at lane, err error) failure {
 	switch {
+	case errors.As(err, new(notAsked)):
+		return unasked
 	case errors.Is(err, outage.ErrStill):
 		return unanswered
 	case outage.IsMistake(err) || errors.Is(err, window.ErrClosed):
