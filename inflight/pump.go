@@ -287,7 +287,7 @@ func (p *pump) follow(now time.Duration, a *window.Places) {
 		}
 		p.nextAt = min(p.nextAt, now+poll)
 	}
-	if p.nextAt == never && now < p.lateUntil { // a claim may reach the store after this one, which was of nothing
+	if p.nextAt == never && p.sentAt < p.lateUntil { // it may reach the store after this claim of nothing
 		p.untold, p.nextAt = true, p.lateUntil
 	}
 }

@@ -220,6 +220,11 @@ func TestAFailureLeavesNothingKnown(t *testing.T) {
 	require.Equal(t, []state{refused, refused}, []state{first.state, second.state})
 	require.False(t, p.idle(now))
 	require.True(t, p.idle(now+time.Second))
+	p.begin(now, 1)
+	p.answered(now+time.Second/2, &window.Places{})
+	require.False(t, p.idle(now+time.Second/2), "the claim that has failed may have come after this one")
+	p.exchange(now+time.Second/2, window.Places{})
+	require.True(t, p.idle(now+time.Second/2))
 	p.open("another key", "", time.Second)
 	require.Equal(t, exchanges{claim: p.claim, asked: p.asked, nextAt: never}, p.exchanges)
 }
