@@ -341,11 +341,14 @@ func TestAClaimThatIsLateHoldsNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Zero(t, l.Stats().Keys, "the store was told once")
 
-		try(exports)
-		time.Sleep(exports.Lease / 16)
+		try(long)
+		r.be(hangs)
+		waiting := waits(t.Context(), l, "another", long, 1)
+		r.be(nil)
 		begun := time.Now()
 		require.NoError(t, l.Close())
-		require.Zero(t, time.Since(begun))
+		require.Less(t, time.Since(begun), 300*time.Millisecond, "Close waits for more than the exchange in flight")
+		require.ErrorIs(t, <-waiting, throttr.ErrClosed)
 	})
 }
 

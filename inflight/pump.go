@@ -144,7 +144,6 @@ func (p *pump) cancel(h *Hold) {
 func (p *pump) close() {
 	p.decide(Refuse, window.ErrClosed, true)
 	p.endAll(closed)
-	p.lateUntil = 0 // its lease ends what it claims
 	p.tell()
 }
 

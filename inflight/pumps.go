@@ -101,6 +101,9 @@ func (l *Limiter) update(p *pump, now time.Duration) {
 		return
 	}
 	p.tick(now)
+	if l.closed {
+		p.lateUntil = 0 // what is claimed late ends with its lease
+	}
 	for l.memory != nil && p.exchangeAt() <= now {
 		l.exchangeInMemory(p, now)
 	}
