@@ -37,8 +37,8 @@
 // before it, and what it is done to can refuse a [Hold.Token] that is smaller than one that it has seen.
 //
 // A request that the store has not answered may reach it later, after the process has told it that it holds nothing any
-// more. An eighth of a lease after the failure, the process tells it so once more. What a request holds that comes later
-// than that is free when its lease is over.
+// more. An eighth of a lease after the failure, or a minute if that is less, the process tells it so once more. What a
+// request holds that comes later than that is free when its lease is over.
 //
 // The clock that counts is the store's, and the monotonic clock of each process. The bound breaks if the time
 // of the store jumps by more than the margin, about a hundredth of a lease, or if the clock of a process stands still

@@ -18,6 +18,7 @@ const (
 	pollShare   = 1.0 / 8   // how often a process in line asks, and how late a claim may reach the store
 	keepShare   = 1.0 / 2   // for how long a failure keeps places, if the policy does: longer than until the next one
 	maxPoll     = time.Second / 2
+	maxLate     = time.Minute           // however long the lease is
 	minPause    = 10 * time.Millisecond // between exchanges that fail
 	maxPause    = 250 * time.Millisecond
 )
@@ -315,7 +316,7 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 	}
 	p.failingSince = cmp.Or(p.failingSince, p.sentAt)
 	if known {
-		p.lateUntil = now + share(p.claim.Lease, pollShare)
+		p.lateUntil = now + min(share(p.claim.Lease, pollShare), maxLate)
 	}
 	for _, h := range p.wants {
 		h.state = waiting
