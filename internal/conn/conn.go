@@ -242,9 +242,9 @@ func (c *Conn) Idle() time.Duration {
 // RoundTrip sends requests of the client itself, which add adds to a call, and returns their responses. They do not
 // count as a use of the connection. They may have been executed despite an error.
 //
-// The watchdog does not notice a response that the server has dropped (H4) while EVENTs come. So the
-// connection ends if there is no response for one and a half times StallTimeout, before a later
-// response can be taken for the one that was dropped.
+// The watchdog does not notice a response that the server has dropped (H4) while EVENTs come. So a
+// connection with OnEvent ends if there is no response for one and a half times StallTimeout, before a
+// later response can be taken for the one that was dropped. On others, a call can wait for longer until it is sent.
 func (c *Conn) RoundTrip(ctx context.Context, add func(cl *Call)) (responses []Response, err error) {
 	cl := c.options.Calls.Get()
 	cl.Unasked = true
@@ -254,6 +254,9 @@ func (c *Conn) RoundTrip(ctx context.Context, add func(cl *Call)) (responses []R
 	}
 	timeout := c.options.StallTimeout
 	timeout += min(timeout/2, math.MaxInt64-timeout)
+	if c.options.OnEvent == nil {
+		timeout = math.MaxInt64
+	}
 	overdue := fmt.Errorf("%w: no response for %v", ErrStalled, timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, overdue)
 	defer cancel()

@@ -199,7 +199,7 @@ func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {
 }
 
 func TestAPingEndsAConnectionOnWhichOnlyEventsCome(t *testing.T) {
-	onPipe(t, Options{StallTimeout: 4 * time.Second}, func(t *testing.T, l link) {
+	onPipe(t, Options{StallTimeout: 4 * time.Second, OnEvent: func(Event) {}}, func(t *testing.T, l link) {
 		start := time.Now()
 		go func() {
 			l.received()

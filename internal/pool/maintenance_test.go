@@ -24,7 +24,8 @@ func TestAnOldConnectionIsReplacedAndNoCallIsLost(t *testing.T) {
 		srv := testkit.InMemory(t)
 		srv.Inject(mockserver.Fault{Delay: 13 * time.Millisecond})
 		s := connect(t, to(srv), pool.Options{
-			MaxConns: 2, MaxInFlight: 20, MaxRetries: -1, MaxConnAge: time.Second, HealthInterval: 100 * time.Millisecond,
+			MaxConns: 2, MaxInFlight: 5, MaxRetries: -1, MaxConnAge: time.Second, HealthInterval: 100 * time.Millisecond,
+			StallTimeout: 20 * time.Millisecond, // less than a call waits until it is sent
 		})
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 		defer stop()
