@@ -26,7 +26,11 @@ func (s *countState) count(ctx context.Context, hits *shared, p plan) outcome {
 		if tries > maxTries {
 			return outcome{result: slot.Missed}
 		}
-		o = s.countSum(ctx, hits, p, s.bands.Largest-o.window.Count) // so that the count stays at the largest
+		n := hits.sum // for which there may be room by now: takes that others refuse are given back
+		if tries > 1 {
+			n = s.bands.Largest - o.window.Count // so that the count stays at the largest
+		}
+		o = s.countSum(ctx, hits, p, n)
 	}
 	return o
 }

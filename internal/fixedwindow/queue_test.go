@@ -402,3 +402,28 @@ func TestTakesThatAreGivenBackDoNotRefuseOthers(t *testing.T) {
 		require.Equal(t, []uint64{6, 10}, resultsOf(t, first, second))
 	})
 }
+
+// What a take that will be refused has added is in the counter until it is given back. A charge by another client that
+// finds no room meanwhile is not lost.
+func TestAChargeIsCountedAfterATakeThatIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t, mockserver.WithValueSize(1))
+		one, other := client(t, srv), client(t, srv)
+		l := fixed(time.Minute, 200)
+		taken(t, one, "k", l, 1) // it does not know what the other one takes
+		taken(t, other, "k", l, 190)
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 10 * time.Millisecond})
+		var refused atomic.Bool
+		go func() {
+			w, _, err := one.Take(t.Context(), "k", l, 60)
+			refused.Store(err == nil && w.Refused)
+		}()
+		time.Sleep(latency)
+		w, _, err := other.Charge(t.Context(), "k", l, 10)
+		require.NoError(t, err)
+		require.Equal(t, uint64(201), w.Count)
+		time.Sleep(time.Second)
+		require.True(t, refused.Load())
+		require.Equal(t, uint64(201), countOf(t, one, "k", l))
+	})
+}
