@@ -40,12 +40,13 @@ func (p *tap) arm(n int, act func(c *tapped)) {
 type tapped struct {
 	net.Conn
 	*tap
-	deaf atomic.Bool // what it reads is lost, and it ends after its write
+	deaf atomic.Bool // it ends when the server answers, and that is lost
 }
 
 func (c *tapped) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if c.deaf.Load() {
+		c.Close()
 		return 0, net.ErrClosed
 	}
 	return n, err
@@ -59,12 +60,7 @@ func (c *tapped) Write(b []byte) (int, error) {
 	if now && act != nil {
 		act(c)
 	}
-	n, err := c.Conn.Write(b)
-	if c.deaf.Load() {
-		time.Sleep(50 * time.Millisecond) // the server gets it
-		c.Close()
-	}
-	return n, err
+	return c.Conn.Write(b)
 }
 
 // tapPool returns a pool of one connection that passes a tap.
