@@ -249,7 +249,7 @@ func TestParkingIsTextInJSON(t *testing.T) {
 	require.Equal(t, throttr.ParkingAlways, settings.Parking)
 	_, err = json.Marshal(throttr.Parking(9))
 	require.ErrorIs(t, err, throttr.ErrConfig)
-	require.Equal(t, "Parking(9)", throttr.Parking(9).String())
+	require.Equal(t, "parking 9", throttr.Parking(9).String())
 	_, err = throttr.Connect[uint16](t.Context(), throttr.Config{Parking: 9})
 	require.ErrorIs(t, err, throttr.ErrConfig)
 }

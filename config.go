@@ -11,9 +11,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/outage"
+	"github.com/throttr-go/throttr/internal/parking"
 )
 
 // DefaultServer is the server that a client connects to if Config.Servers is empty.
@@ -178,3 +180,35 @@ func fill[T int | time.Duration](name string, field *T, def, least, most T) erro
 	}
 	return fmt.Errorf("%w: %s is %v, must be %s", ErrConfig, name, *field, bound)
 }
+
+// Parking says whether a client parks its servers. On a parked server no record expires:
+// records outlive their TTLs, with a TTL of 0, until they are purged. So the expiry of records
+// whose clients have died can't lock the server up (H12 in docs/internals/protocol.md).
+//
+// A server is parked by a record with the empty key, which List shows and which must not be
+// removed. Every client keeps a parked server parked, whatever its Config says. There is no
+// way back: if records that are past their TTLs began to expire again, they would lock the
+// server up. Restart the server instead, with no client that parks it.
+type Parking uint8
+
+const (
+	// ParkingAutomatic parks a server if a backend of the client (Client.Backend) finds no
+	// records on it but those of windows. Others may rely on their expiry.
+	ParkingAutomatic = Parking(parking.Automatic)
+	// ParkingNever does not park servers.
+	ParkingNever = Parking(parking.Never)
+	// ParkingAlways parks every server as soon as there is a connection to it, whatever it
+	// holds.
+	ParkingAlways = Parking(parking.Always)
+)
+
+var parkings = api.Texts{Kind: "parking", Err: ErrConfig, Texts: []string{"automatic", "never", "always"}}
+
+// String returns "automatic", "never" or "always", or the number of an unknown value.
+func (p Parking) String() string { return parkings.String(uint8(p)) }
+
+// MarshalText returns what String returns. Errors match [ErrConfig].
+func (p Parking) MarshalText() ([]byte, error) { return parkings.Marshal(uint8(p)) }
+
+// UnmarshalText parses what String returns. Errors match [ErrConfig].
+func (p *Parking) UnmarshalText(text []byte) error { return parkings.Unmarshal((*uint8)(p), text) }

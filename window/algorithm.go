@@ -1,9 +1,6 @@
 package window
 
-import (
-	"fmt"
-	"slices"
-)
+import "github.com/throttr-go/throttr/internal/api"
 
 // Algorithm is how a limit counts. The zero Algorithm is that of the RateLimit, see throttr.WithAlgorithm.
 type Algorithm uint8
@@ -35,47 +32,20 @@ const (
 	CalendarWindow
 )
 
-// algorithmTexts are the texts of algorithms.
-var algorithmTexts = []string{"", "fixed-window", "aligned-window", "token-bucket", "sliding-window",
-	"sliding-log", "calendar-window"}
+var algorithmTexts = api.Texts{Kind: "algorithm", Err: ErrUnsupported, Texts: []string{"", "fixed-window",
+	"aligned-window", "token-bucket", "sliding-window", "sliding-log", "calendar-window"}}
 
 // String returns the text of the algorithm, such as "fixed-window". The text of 0 is empty.
-func (a Algorithm) String() string { return textOf(algorithmTexts, a, "algorithm") }
+func (a Algorithm) String() string { return algorithmTexts.String(uint8(a)) }
 
 // MarshalText returns the text of the algorithm. It implements [encoding.TextMarshaler]. The error
 // matches [ErrUnsupported] if the algorithm is unknown.
-func (a Algorithm) MarshalText() ([]byte, error) { return marshalText(algorithmTexts, a) }
+func (a Algorithm) MarshalText() ([]byte, error) { return algorithmTexts.Marshal(uint8(a)) }
 
 // UnmarshalText sets the algorithm to the one with the given text. It implements
 // [encoding.TextUnmarshaler]. The error matches [ErrUnsupported] if there is none.
 func (a *Algorithm) UnmarshalText(text []byte) error {
-	return unmarshalText(a, "algorithm", algorithmTexts, text)
-}
-
-// textOf returns the text of a number of a kind.
-func textOf[T ~uint8](texts []string, number T, kind string) string {
-	if int(number) < len(texts) {
-		return texts[number]
-	}
-	return fmt.Sprintf("%s %d", kind, uint8(number))
-}
-
-// marshalText returns the text of a number that has one.
-func marshalText[T ~uint8](texts []string, number T) ([]byte, error) {
-	if int(number) < len(texts) {
-		return []byte(texts[number]), nil
-	}
-	return nil, fmt.Errorf("%w: %v", ErrUnsupported, number)
-}
-
-// unmarshalText sets a number of a kind to the one with the given text.
-func unmarshalText[T ~uint8](number *T, kind string, texts []string, text []byte) error {
-	i := slices.Index(texts, string(text))
-	if i < 0 {
-		return fmt.Errorf("%w: %s %.64q", ErrUnsupported, kind, text)
-	}
-	*number = T(i)
-	return nil
+	return algorithmTexts.Unmarshal((*uint8)(a), text)
 }
 
 // Rolling reports whether a has no windows that end at a time: TokenBucket, SlidingWindow, SlidingLog.

@@ -1,5 +1,7 @@
 package window
 
+import "github.com/throttr-go/throttr/internal/api"
+
 // Calendar is a unit of the calendar, for limits whose windows are days, weeks, months or years.
 type Calendar uint8
 
@@ -11,18 +13,18 @@ const (
 	Year                      // from the first of January
 )
 
-// calendarTexts are the texts of units.
-var calendarTexts = []string{"", "day", "week", "month", "year"}
+var calendarTexts = api.Texts{Kind: "calendar unit", Err: ErrUnsupported,
+	Texts: []string{"", "day", "week", "month", "year"}}
 
 // String returns the text of the unit, such as "month". The text of 0 is empty.
-func (c Calendar) String() string { return textOf(calendarTexts, c, "calendar unit") }
+func (c Calendar) String() string { return calendarTexts.String(uint8(c)) }
 
 // MarshalText returns the text of the unit. It implements [encoding.TextMarshaler]. The error matches
 // [ErrUnsupported] if the unit is unknown.
-func (c Calendar) MarshalText() ([]byte, error) { return marshalText(calendarTexts, c) }
+func (c Calendar) MarshalText() ([]byte, error) { return calendarTexts.Marshal(uint8(c)) }
 
 // UnmarshalText sets the unit to the one with the given text. It implements [encoding.TextUnmarshaler].
 // The error matches [ErrUnsupported] if there is none.
 func (c *Calendar) UnmarshalText(text []byte) error {
-	return unmarshalText(c, "calendar unit", calendarTexts, text)
+	return calendarTexts.Unmarshal((*uint8)(c), text)
 }

@@ -54,7 +54,9 @@ func testTexts[T named, P interface {
 	_, err := T(77).MarshalText()
 	require.ErrorIs(t, err, window.ErrUnsupported)
 	v := last
-	require.ErrorIs(t, P(&v).UnmarshalText([]byte("slidng")), window.ErrUnsupported)
+	err = P(&v).UnmarshalText([]byte("slidng"))
+	require.ErrorIs(t, err, window.ErrUnsupported)
+	require.ErrorContains(t, err, last.String(), "it says which there are")
 	require.Equal(t, last, v)
 }
 
