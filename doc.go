@@ -81,9 +81,9 @@ package throttr
 // The SDK for Throttr servers, and how backends are opened:
 //
 //	client.go, batch.go, ttl.go       requests
-//	config.go, url.go, parking.go     settings
+//	config.go, url.go                 settings
 //	servers.go                        the servers of a client, and which one has a key
 //	stats.go, inspect.go              what servers and clients say of themselves
 //	list.go, subscribe.go, sweep.go   lists, channels, records that clients have left
-//	serverbackend.go                  the windows of a RateLimit on servers; serverbackend_list.go lists them
+//	serverbackend.go                  the windows of a RateLimit on servers
 //	open.go                           Open

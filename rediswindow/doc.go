@@ -126,7 +126,7 @@
 //  2. name.go, op.go: the name of the hash, and the text of the op, are what the script gets.
 //  3. request.go: a call is the ops of what is asked together, with an answer each: TakeAll, takeall.go,
 //     and Delete ask several. It enters the batcher of the server, which nodes.go finds, and asks again if a calendar
-//     window has to be that of the server's time, calendar.go.
+//     window has to be that of the server's time.
 //  4. internal/batch: if few requests are in flight, nothing is queued, and the last request was of one call, the
 //     caller makes one with its call, if it may (see Shared requests: with a deadline, the client has to be punctual).
 //     Otherwise it waits until one is back, and a goroutine makes the next one with all calls that wait.
@@ -134,9 +134,9 @@
 //  6. script.go: the client sends the script's digest, and if the server does not know it, the script. What an error
 //     of the server is about says internal/redisclient.
 //  7. lua/windows.lua: the script does on the server what is asked, and answers each op.
-//  8. answer.go: the answer becomes the window, for each of equal calls its own.
+//  8. op.go: the answer becomes the window, for each of equal calls its own.
 //
-// List, list.go with lua/fields.lua, asks a hash for its fields, and then for windows. Places in flight have scripts of
-// their own: exchange.go with lua/exchange.lua makes claims, wake.go tells who waits that there is room, and holders.go
-// lists places.
+// List, list.go with lua/fields.lua, asks a hash for its fields, and then for windows. ListPlaces is there, too. Places
+// in flight have scripts of their own: exchange.go with lua/exchange.lua makes claims, and wake.go tells who waits that
+// there is room.
 package rediswindow

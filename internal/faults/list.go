@@ -14,7 +14,7 @@ var lists embed.FS
 // its file, the folder of the tests if it is another one, and the pattern of the tests if it is not all; the text that
 // is there, each of its lines after a minus sign; and the text that replaces it, after plus signs.
 //
-//	memory/clean.go tests=lease run=^TestClean$
+//	memory/memory.go tests=lease run=^TestClean$
 //	-if left > 0 {
 //	+if left >= 0 {
 func readFaults() ([]fault, error) {
