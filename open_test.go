@@ -293,7 +293,7 @@ func TestParseURLErrors(t *testing.T) {
 		"throttr://h1:1,h1:1":                     "given twice",
 		"throttr://h1/db":                         "path",
 		"throttr://h1:1#top":                      "fragment",
-		"throttr://h:1?parking=Always":            "automatic, never or always",
+		"throttr://h:1?parking=Always":            "there are automatic, never, always",
 		"throttr://user:secret@h:1":               "credentials",
 		"throttr://h1:1,u:secret@h2:1":            "credentials",
 		"throttr://h:1?MAX_CONNS=4":               `"MAX_CONNS" is unknown`,
