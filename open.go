@@ -46,9 +46,9 @@ func (b *OpenBackend) Part(key string) string { return outage.PartOf(b.BackendCl
 //
 //	import _ "github.com/throttr-go/throttr/redisbackend"
 //
-// With the parameter lazy=true, every scheme opens at once although the store is away: calls fail with
+// With the parameter lazy=true, every scheme opens within half a second although the store is away: calls fail with
 // [ErrUnavailable], so that the policy or the fallback of a [RateLimit] decides, until it responds. If a store is not
-// there after half a second, [slog.Default] gets a line at level WARN.
+// there by then, [slog.Default] gets a line at level WARN.
 //
 // Errors match [ErrConfig] or [ErrUnavailable], and never contain the URL's password. Open panics if ctx is
 // nil.
@@ -95,7 +95,7 @@ func reportStart(b window.BackendCloser, l *slog.Logger) {
 // module has.
 func unknownScheme(scheme string) error {
 	const ofSchemes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-."
-	hint := "throttr, throttrs, unix and memory are always known"
+	hint := "throttr, throttrs, unix and memory are always known, others if their package is imported"
 	switch {
 	case strings.Trim(scheme, ofSchemes) != "": // it may be a password
 		return fmt.Errorf("%w: what precedes :// in the URL is no scheme", ErrConfig)

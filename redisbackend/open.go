@@ -39,6 +39,10 @@ func (o *opened) Close() error {
 	return err
 }
 
+// startWait is how long open waits for the first attempt to connect if it is lazy, so that a program whose store is
+// there has its first call decided by it.
+const startWait = 500 * time.Millisecond
+
 // open opens the backend of a URL.
 func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	s, err := parse(text)
@@ -51,11 +55,13 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	a.ctx, o.stop = context.WithCancel(context.Background())
 	o.Backend = rediswindow.New(a, s.backend...)
 	if s.lazy {
-		go func() {
+		begun, cancel := context.WithTimeout(ctx, startWait)
+		defer cancel()
+		_ = api.Await(begun, func() {
 			if a.attempt() != nil {
-				a.connect()
+				go a.connect()
 			}
-		}()
+		})
 		return o, nil
 	}
 	if err = api.Await(ctx, func() { _ = a.attempt() }); err != nil {

@@ -31,7 +31,7 @@ import (
 func TestErrorsOfOpenSayWhatIsWrong(t *testing.T) {
 	for query, want := range map[string]string{
 		"prefx=a": `"prefx" is unknown; there are prefix, timeout,`, "lazy=maybe": "lazy is malformed", "lazy=true&lazy=true": "lazy", "max_log=x": "max_log", "max_log=-1": "max_log",
-		"max_queued=-1": "max_queued", "timeout=1": "timeout", "timeout=-1s": "timeout", "a=%zz": "malformed", "db=nodb": "malformed", "dial_timeout=x": "malformed",
+		"max_queued=-1": "max_queued", "timeout=1": "timeout is malformed: write 250ms", "timeout=-1s": "timeout", "a=%zz": "malformed", "db=nodb": "malformed", "dial_timeout=x": "malformed",
 	} {
 		for _, scheme := range []string{"redis", "rediss", "redis+unix"} {
 			_, err := throttr.Open(t.Context(), scheme+"://127.0.0.1:1?"+query)
@@ -123,6 +123,11 @@ func TestLazyOpen(t *testing.T) {
 	}
 	w := must(t, b.Hit, "k", l, 1)
 	expect(t, w.Count == 1 && b.Stats().Stores[0].Err == nil, "with a server: %+v, %+v", w, b.Stats())
+	there, err := throttr.Open(t.Context(), "redis://"+s.Addr+"?lazy=true&prefix=a:")
+	noError(t, err)
+	defer there.Close()
+	w = must(t, there.Hit, "k", l, 1) // the first call of all
+	expect(t, w.Count == 2, "with a server that is there: %+v", w)
 	names := s.Must(t, "KEYS", "*")
 	expect(t, names == "a:{k:k}:v2", "prefix: %q", names)
 }

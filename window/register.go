@@ -32,8 +32,8 @@ type StoreStats struct {
 var drivers sync.Map // of what Driver returns, by scheme
 
 // Register makes a backend available to throttr.Open under the scheme of a URL. Call it in init. It
-// panics if the scheme is taken. Every driver understands the parameter lazy=true: it then returns at
-// once, and calls fail with [ErrUnavailable] until the servers respond. No error contains the URL's
+// panics if the scheme is taken. Every driver understands the parameter lazy=true: it then waits for half a
+// second at most, and calls fail with [ErrUnavailable] until the servers respond. No error contains the URL's
 // password. An unknown parameter is an error that matches [ErrConfig].
 func Register(scheme string, open func(ctx context.Context, url string) (BackendCloser, error)) {
 	if open == nil {
