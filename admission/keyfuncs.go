@@ -31,8 +31,11 @@ func (k *KeyFuncs[F]) Check(has func(name string) bool) error {
 	k.KeyOf = maps.Clone(k.KeyOf) // the caller may change the map
 	k.keyed = make(map[string]Key, len(k.KeyOf))
 	for name, f := range k.KeyOf {
-		if reflect.ValueOf(f).IsNil() || name == "" || !has(name) {
-			return invalid("KeyOf has no function of %q, or no limit has the name", name)
+		switch {
+		case reflect.ValueOf(f).IsNil():
+			return invalid("KeyOf has no function of %q", name)
+		case name == "" || !has(name):
+			return invalid("KeyOf has %q, and no limit has the name", name)
 		}
 		k.keyed[name] = k.known(f)
 	}

@@ -246,6 +246,9 @@ func (s *suite) compare(m made, t *window.Take, got, want window.Window) {
 	r.remember(m)
 	var wrong []string
 	differs := func(field string, got, want any) {
+		if want == window.Never {
+			want = "window.Never"
+		}
 		wrong = append(wrong, fmt.Sprintf("%s is %v, want %v", field, got, want))
 	}
 	late := func(field string, got, want time.Duration) {

@@ -19,6 +19,9 @@ import (
 var parameters = []string{"addr", "db", "dial_timeout", "write_timeout", "protocol", "client_name", "master_set",
 	"skip_verify"}
 
+// examples say how to write parameters that have units.
+var examples = map[string]string{"timeout": ": write 250ms, or 1s"}
+
 // settings are what a URL says.
 type settings struct {
 	client  rueidis.ClientOption
@@ -86,7 +89,7 @@ func (s *settings) read(query url.Values) error {
 				window.ErrConfig, name, strings.Join(parameters, ", "))
 		}
 		if err != nil || len(values) > 1 || s.timeout < 0 {
-			return fmt.Errorf("%w: URL parameter %s is malformed", window.ErrConfig, name)
+			return fmt.Errorf("%w: URL parameter %s is malformed%s", window.ErrConfig, name, examples[name])
 		}
 		query.Del(name)
 	}

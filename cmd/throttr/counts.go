@@ -121,8 +121,8 @@ func list(e *env, f *flags) action {
 				}
 			}
 			if !some {
-				fmt.Fprintln(e.stderr, "throttr list: nothing is counted for this key, which may be stored as a digest:",
-					"see throttr help key")
+				fmt.Fprintln(e.stderr, "throttr list: nothing is counted for this key in this store: it may be stored as a",
+					"digest (see throttr help key), or the URL of the store may lack the prefix")
 			}
 			return some, nil
 		})

@@ -139,5 +139,5 @@ func shown(reply string, args []string) string {
 	if code != strings.ToUpper(code) || slices.Contains(args, code) {
 		code = "a reply"
 	}
-	return code + ", whose text has an argument of the request"
+	return code + "; the rest of the reply repeats the request"
 }

@@ -22,9 +22,9 @@ func TestNothingThatAReplyQuotesIsShown(t *testing.T) {
 		"CROSSSLOT Keys in request don't hash to the same slot": "CROSSSLOT Keys in request don't hash to the same slot",
 		"ERR 'eval": "ERR …",
 		"NOPERM this user has no permissions to run the 'evalsha' command":    "NOPERM this user has no permissions to run the 'evalsha' command",
-		"NOPERM User zoe has no permissions to run the 'client|list' command": "NOPERM, whose text has an argument of the request",
-		"zoe is unknown":          "a reply, whose text has an argument of the request",
-		"Zoe, or zoe, is unknown": "a reply, whose text has an argument of the request",
+		"NOPERM User zoe has no permissions to run the 'client|list' command": "NOPERM; the rest of the reply repeats the request",
+		"zoe is unknown":          "a reply; the rest of the reply repeats the request",
+		"Zoe, or zoe, is unknown": "a reply; the rest of the reply repeats the request",
 		"WRONGPASS invalid username-password pair or user is disabled.": "WRONGPASS invalid username-password pair or user is disabled.",
 		"NOAUTH Authentication required.":                               "NOAUTH Authentication required.",
 	} {
