@@ -15,7 +15,7 @@ type Result struct {
 	Remaining  uint64        // how much more would be granted now
 	RetryAfter time.Duration // if denied: when the same call would be granted; [Never]
 	ResetAfter time.Duration // until the window ends, or the bucket is full
-	ResetAt    time.Time     // the same by the wall clock
+	ResetAt    time.Time     // the same by the wall clock, in the local zone
 
 	_ uint64 // 80 bytes are copied in whole steps of 16, 72 are not, and take longer
 }
