@@ -84,6 +84,6 @@ package throttr
 //	config.go, url.go                 settings
 //	servers.go                        the servers of a client, and which one has a key
 //	stats.go, inspect.go              what servers and clients say of themselves
-//	list.go, subscribe.go, sweep.go   lists, channels, records that clients have left
-//	serverbackend.go                  the windows of a RateLimit on servers
+//	list.go, subscribe.go             lists, channels
+//	serverbackend.go                  the windows of a RateLimit on servers, and records that clients have left
 //	open.go                           Open

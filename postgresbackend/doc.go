@@ -40,7 +40,7 @@
 //
 //  1. postgresbackend.go: the method checks its arguments, and submits a call: what to do, and an op for each row that
 //     it is about. When the result is there, it returns the windows of the ops, and counts the call for Stats.
-//  2. id.go: what is stored of a key and limit is the id of the row.
+//  2. table.go: what is stored of a key and limit is the id of the row.
 //  3. request.go: the call enters one of two lanes. Requests of the free lane lock nothing, those of the locking lane
 //     lock their rows. A lane has one request in flight, and queues calls until it is back: package internal/batch does
 //     that. The request makes the first round trip, and loads what it has read into the rows, which its calls share. It
@@ -52,7 +52,7 @@
 //  6. server.go: what both round trips and all others have in common: a connection, another attempt if nothing was
 //     done, a time limit, and what an error of the server means.
 //
-// Apart from that, open.go reads URLs, and list.go lists what is counted.
+// Apart from that, open.go reads URLs.
 //
 // # Errors
 //

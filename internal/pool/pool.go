@@ -1,12 +1,11 @@
 // Package pool keeps the connections to one server. Any number of callers share them.
 //
 //   - A call goes to the shared connection with the least load. If it fails, it is sent again if
-//     that is safe (call.go).
-//   - How the connections are made and shared is in shared.go. After a failed attempt to connect,
+//     that is safe. How these connections are made and shared is in shared.go. After a failed attempt to connect,
 //     callers fail at once, and the pool tries again in the background. After a loss, the next caller has a connection
 //     made. The pool notices if the server has locked up (lockup.go).
 //   - Connections that are too old or idle are replaced or closed (maintenance.go).
-//   - A request whose response can be of any length has a connection to itself (stream.go).
+//   - A request whose response can be of any length has a connection to itself.
 //     Calls that depend on the responses to earlier ones have one that other callers do not share (unshared.go).
 //   - If the server is parked, the pool keeps it parked (parking.go).
 //
