@@ -15,12 +15,12 @@ const (
 	Open                 // TTL X := T, ADD X, QUERY X, free Y
 	Create               // INSERT X with the hits counted, free Y if it is idle
 	Tidy                 // free Y, beside the window of X
-	Spoil                // ADD 1 to X, which is free, or live with a count of 0: it is over then, or at its end
+	Spoil                // ADD 1 to X, which is free: it is over then
 	Retire               // TTL X := D-1: it becomes doomed
 	Refill               // count X := 1 less than the largest, for each of Slots: a claim fits again
 	Claim                // ADD 1 to X, QUERY X, for each of Slots
 	Remove               // PURGE X, for each of Slots
-	End                  // TTL X := M-1: ends the window
+	End                  // ADD 1 to X, TTL X := M-1: ends the window
 	GiveBack             // INCREASE X: gives hits back
 )
 
@@ -96,7 +96,7 @@ func (b *Bands) Requests(dst []Request, a Action, n uint64) []Request {
 	case Retire:
 		dst = append(dst, Request{PatchTTL, x, b.Doom - 1})
 	case End:
-		dst = append(dst, Request{PatchTTL, x, b.Margin - 1})
+		dst = append(dst, Request{Decrease, x, 1}, Request{PatchTTL, x, b.Margin - 1})
 	case GiveBack:
 		dst = append(dst, Request{Increase, x, n})
 	case Refill, Claim, Remove:

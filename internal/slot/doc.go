@@ -62,8 +62,8 @@
 //     the count that was stable. So at most one client at a time removes a slot.
 //  10. A Reset ends a window early. Its lookups are less than a guard apart, so that they all show
 //     the same window. They all show the other slot free, doomed or absent, so that no client is
-//     about to free it. If the count of the window is 0, a hit is added first (Spoil), as its slot
-//     would look free.
+//     about to free it. End adds a hit first, so that the slot is over, even if all others are
+//     given back after it, within the guard of rule 11.
 //  11. Hits are given back to a window at most once, on the connection that counted them, within a
 //     guard, and while the window is certainly open.
 //

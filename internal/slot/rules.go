@@ -61,10 +61,6 @@ func (b *Bands) Reset(h History, ends *Window) Action {
 	if !ok || w.Slot != ends.Slot {
 		return Action{Kind: Done} // it has ended, and another one may have been opened since
 	}
-	if w.Count == 0 {
-		// Its slot would look free after an End. The hit that is added ends with the window.
-		return b.by(Action{Kind: Spoil, Slot: w.Slot}, h.Last.Sent)
-	}
 	x, y := w.Slot, w.Slot.Other()
 	switch b.State(h.Last.Slots[y]) {
 	case Live: // one of them has ended while the slots were read
@@ -72,7 +68,8 @@ func (b *Bands) Reset(h History, ends *Window) Action {
 	case Over:
 		return b.retire(h, y)
 	}
-	// End keeps the count, so the slot is over, and only the other one can be opened next.
+	// End adds a hit to the count, so the slot is over, even if all others are given back within the guard that follows:
+	// only the other slot can be opened next.
 	return b.onceStable(h, b.Guard, Action{Kind: End, Slot: x}, x, y)
 }
 
