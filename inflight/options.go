@@ -70,9 +70,9 @@ func WithProcesses(n int) Option {
 	return func(o *options) { o.processes = uint64(api.NotNegative("inflight: WithProcesses", n)) }
 }
 
-// WithMaxKeys bounds the keys and names of which the process holds or wants places at a time. Further ones fail with
-// throttr.ErrFull. The bound of a backend of package memory is its own, which all of its limiters share. Default, and
-// with 0: [DefaultMaxKeys]. It panics if n is negative.
+// WithMaxKeys bounds the keys and names of which the process holds or wants places at a time, or has still to tell the
+// store that it does not, see [Stats]. Further ones fail with throttr.ErrFull. The bound of a backend of package memory
+// is its own, which all of its limiters share. Default, and with 0: [DefaultMaxKeys]. It panics if n is negative.
 func WithMaxKeys(n int) Option {
 	return func(o *options) { o.maxKeys = api.NotNegative("inflight: WithMaxKeys", n) }
 }
