@@ -391,7 +391,7 @@ var needed = []struct {
 	{9, ruleClaimCount, "the count was stable before a claim", nil, 1217},
 	{9, ruleClaimAdded, "a claim whose ADD fails has not succeeded", exhausted, 57306},
 	{9, ruleOnlyClaimed, "Remove only the slot that was claimed", nil, 3255},
-	{10, ruleResetChain, "Reset: lookups less than a guard apart", manyResets, 7103},
+	{10, ruleResetChain, "Reset: lookups less than a guard apart", manyResets, 19816},
 	{10, ruleResetClean, "Reset: the other slot was clean all the time", lateResets, 890},
 	{11, ruleReturnInTime, "hits are returned in time", manyReturns, 717},
 	{11, ruleReturnOnce, "hits are returned once", manyReturns, 42331},
