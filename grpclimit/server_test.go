@@ -500,16 +500,16 @@ func TestNewServerRefusesInvalidConfig(t *testing.T) {
 	limiter := throttr.NewRateLimit(memory.New())
 	minute := []throttr.Limit{{Name: "minute", Max: 3, Scale: time.Minute}}
 	for text, cfg := range map[string]grpclimit.Config{
-		"Limits is empty":       {},
-		`no function of "hour"`: {Limits: minute, KeyOf: map[string]grpclimit.KeyFunc{"hour": grpclimit.Everyone}},
-		`no function of ""`:     {Limits: minute, Plan: func(context.Context, grpclimit.Call) (*admission.Plan, error) { return nil, nil }, KeyOf: map[string]grpclimit.KeyFunc{"": grpclimit.Everyone}},
-		`"minute" has no key`:   {Limits: minute, Plan: func(context.Context, grpclimit.Call) (*admission.Plan, error) { return nil, nil }, KeyOf: map[string]grpclimit.KeyFunc{"hour": grpclimit.Everyone}},
-		"CountRefusals":         {Limits: minute, CountRefusals: true, GiveBack: func(context.Context, grpclimit.Call, codes.Code) bool { return true }},
-		"no Header":             {Limits: minute, Addr: admission.AddrConfig{Hops: 1}},
-		"has no name":           {Limits: minute, Messages: []throttr.Limit{{Max: 1, Scale: time.Second}}},
+		"Limits is empty": {},
+		`KeyOf has "hour", and no limit has the name`:  {Limits: minute, KeyOf: map[string]grpclimit.KeyFunc{"hour": grpclimit.Everyone}},
+		`KeyOf has "", and no limit has the name`:      {Limits: minute, Plan: func(context.Context, grpclimit.Call) (*admission.Plan, error) { return nil, nil }, KeyOf: map[string]grpclimit.KeyFunc{"": grpclimit.Everyone}},
+		`"minute" has no key`:                          {Limits: minute, Plan: func(context.Context, grpclimit.Call) (*admission.Plan, error) { return nil, nil }, KeyOf: map[string]grpclimit.KeyFunc{"hour": grpclimit.Everyone}},
+		"CountRefusals":                                {Limits: minute, CountRefusals: true, GiveBack: func(context.Context, grpclimit.Call, codes.Code) bool { return true }},
+		"no Header":                                    {Limits: minute, Addr: admission.AddrConfig{Hops: 1}},
+		"has no name":                                  {Limits: minute, Messages: []throttr.Limit{{Max: 1, Scale: time.Second}}},
 		`Methods has "Say", which is neither a method`: {Limits: minute, Methods: map[string][]throttr.Limit{"Say": minute}},
-		`has "/Say"`: {Limits: minute, Methods: map[string][]throttr.Limit{"/Say": minute}},
-		`two limits are named "minute" (of /a.B/C)`: {Limits: minute, Methods: map[string][]throttr.Limit{"/a.B/C": append(minute, minute...)}},
+		`has "/Say"`:                                   {Limits: minute, Methods: map[string][]throttr.Limit{"/Say": minute}},
+		`two limits are named "minute" (of /a.B/C)`:    {Limits: minute, Methods: map[string][]throttr.Limit{"/a.B/C": append(minute, minute...)}},
 		`"b" has no key of its own, as others have (of /a.B/C)`: {
 			Limits: minute, Plan: func(context.Context, grpclimit.Call) (*admission.Plan, error) { return nil, nil },
 			KeyOf:   map[string]grpclimit.KeyFunc{"minute": grpclimit.Everyone},
