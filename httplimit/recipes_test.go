@@ -87,19 +87,29 @@ func ExampleMiddleware_Check() {
 	// 200 429 200 200 429 200 500
 }
 
-// Only failed logins count: five a minute from each address.
+// Only failed logins count: five a minute from each address. The others are given back in the background.
 func ExampleConfig_giveBack() {
-	login := must(httplimit.Config{
+	given := make(chan bool, 1)
+	limiter := throttr.NewRateLimit(memory.New(), throttr.WithObserver(func(_ context.Context, e throttr.Event) {
+		if e.Kind == throttr.EventSettled {
+			given <- true
+		}
+	}))
+	login := check(httplimit.New(limiter, httplimit.Config{
 		Limits:    []throttr.Limit{httplimit.PerMinute(5)},
 		OnFailure: httplimit.Refuse,
 		GiveBack:  func(_ *http.Request, status int) bool { return status < 400 },
-	})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.FormValue("password") != "correct" {
 			http.Error(w, "Wrong password.", http.StatusUnauthorized)
 		}
 	}))
 	for _, password := range []string{"correct", "correct", "correct", "1", "2", "correct", "3", "4", "5", "6", "correct"} {
-		fmt.Print(status(login, "POST", "/login?password="+password, "192.0.2.1"), " ")
+		code := status(login, "POST", "/login?password="+password, "192.0.2.1")
+		if code == http.StatusOK {
+			<-given
+		}
+		fmt.Print(code, " ")
 	}
 	// Output: 200 200 200 401 401 200 401 401 401 429 429
 }
