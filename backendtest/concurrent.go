@@ -134,8 +134,8 @@ func (h *holders) all() (sum uint64) {
 
 // storm keeps what is granted, or gives most of it back. Each client finds what is held.
 func (h *holders) storm(gives bool) {
-	// A charge is counted as far as the counter has room. The takes of another client may use that up, until they are
-	// refused, and what they have added is given back: so they may in a byte.
+	// A charge is counted as far as the counter has room. If that is a byte, the takes of another client may use it up
+	// until they are refused, and what they have added is given back.
 	room := h.clients == 1 || h.bounded(math.MaxUint16) > math.MaxUint8
 	concurrently(storm, func(i int) {
 		if gives && room && i%100 == 10 && i < 5000 && !h.Algorithm.Rolling() {

@@ -295,7 +295,7 @@ func (p *pump) follow(now time.Duration, a *window.Places) {
 // failure is what a failed exchange says of the store.
 type failure uint8
 
-const (
+const ( // from away on, the policy decides at once
 	unanswered failure = iota // nothing: the answer is of no use, or the process has stood still
 	failing                   // it may be away
 	away                      // it says that it can't, or the circuit has just been opened
