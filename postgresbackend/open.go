@@ -100,8 +100,7 @@ func (p *parsedURL) set(name, value string) (err error) {
 		p.maxQueued, err = strconv.Atoi(value)
 		ok = p.maxQueued >= 0
 	default:
-		return configError("URL parameter %.64q is unknown; there are table, durability, lazy, max_queued, and others of pgx",
-			name)
+		return configError("URL parameter %.64q is unknown: use table, durability, lazy, max_queued, or one of pgx", name)
 	}
 	if !ok || err != nil {
 		return configError("URL parameter %s is malformed", name)
