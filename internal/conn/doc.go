@@ -31,9 +31,9 @@
 //	conn.go    a Conn, and how a call is queued on it
 //	write.go   the write side: which calls share a write, and which goroutine writes
 //	wire.go    the frames that depend on the value size
-//	read.go    the read side: reads, and matches responses with calls
+//	read.go    the read side: reads, matches responses with calls, and notices a stall
 //	inline.go  which goroutine reads: the reader goroutine, or a lone caller
-//	end.go     how a connection ends, how calls fail, and how a stall is noticed
+//	end.go     how a connection ends, and how calls fail
 //
 // Each side belongs to one goroutine at a time, its owner. What the two sides share is guarded by Conn.mu. A
 // connection has two goroutines, the writer and the reader, which sleep if they can.

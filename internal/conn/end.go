@@ -2,7 +2,6 @@ package conn
 
 import (
 	"crypto/tls"
-	"fmt"
 	"net"
 	"time"
 )
@@ -96,43 +95,6 @@ func (c *Conn) failCall(cl *Call, reason error, sent bool) {
 	cl.err, cl.sent = reason, sent
 	c.addLoad(len(cl.Responses)-cl.Len(), -1)
 	c.returnCall(cl)
-}
-
-// returnCall returns a call to its caller, or recycles one that has been abandoned.
-func (c *Conn) returnCall(cl *Call) {
-	if !cl.finish() {
-		c.options.Calls.Put(cl)
-	}
-}
-
-// stallQuarters is how many quarters of StallTimeout pass in silence before the connection has stalled.
-const stallQuarters = 4
-
-// watch has the watchdog run while responses are due, so that a request costs no timer. The caller holds mu.
-func (c *Conn) watch() {
-	if c.watching {
-		return
-	}
-	c.watching = true
-	c.silentQuarters = 1
-	c.watchdog.Reset(c.options.StallTimeout / stallQuarters)
-}
-
-// checkStall is the watchdog. It ends the connection if responses are due and nothing has come for StallTimeout, unless
-// the goroutine that reads is at work, see Call.Decode.
-func (c *Conn) checkStall() {
-	c.mu.Lock()
-	due := c.inFlight()
-	stalled := due > 0 && !c.processing && c.silentQuarters == stallQuarters
-	c.watching = due > 0
-	if c.watching {
-		c.silentQuarters++
-		c.watchdog.Reset(c.options.StallTimeout / stallQuarters)
-	}
-	c.mu.Unlock()
-	if stalled {
-		c.Cut(fmt.Errorf("%w: no byte for %v with %d requests outstanding", ErrStalled, c.options.StallTimeout, due))
-	}
 }
 
 // abort has Close of a TCP connection discard what was not acknowledged, and send a reset. The

@@ -16,6 +16,8 @@ const (
 	MaxOutstanding = 1024
 	// readSize is the size of the read buffer.
 	readSize = 16 << 10
+	// stallQuarters is how many quarters of StallTimeout pass in silence before the connection has stalled.
+	stallQuarters = 4
 )
 
 // readLoop is the reader goroutine. Early is how many bytes the buffer begins with.
@@ -78,6 +80,40 @@ func (c *Conn) process(n int) error {
 		c.writeNonblocking()
 	}
 	return err
+}
+
+// returnCall returns a call to its caller, or recycles one that has been abandoned.
+func (c *Conn) returnCall(cl *Call) {
+	if !cl.finish() {
+		c.options.Calls.Put(cl)
+	}
+}
+
+// watch has the watchdog run while responses are due, so that a request costs no timer. The caller holds mu.
+func (c *Conn) watch() {
+	if c.watching {
+		return
+	}
+	c.watching = true
+	c.silentQuarters = 1
+	c.watchdog.Reset(c.options.StallTimeout / stallQuarters)
+}
+
+// checkStall is the watchdog. It ends the connection if responses are due and nothing has come for StallTimeout, unless
+// the goroutine that reads is at work, see Call.Decode.
+func (c *Conn) checkStall() {
+	c.mu.Lock()
+	due := c.inFlight()
+	stalled := due > 0 && !c.processing && c.silentQuarters == stallQuarters
+	c.watching = due > 0
+	if c.watching {
+		c.silentQuarters++
+		c.watchdog.Reset(c.options.StallTimeout / stallQuarters)
+	}
+	c.mu.Unlock()
+	if stalled {
+		c.Cut(fmt.Errorf("%w: no byte for %v with %d requests outstanding", ErrStalled, c.options.StallTimeout, due))
+	}
 }
 
 // responseDecoder decodes what the server sends and matches the responses with the calls in
