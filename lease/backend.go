@@ -86,10 +86,10 @@ type Backend struct {
 
 	ctx     context.Context // of takes and give-backs
 	cancel  context.CancelFunc
-	closing atomic.Bool
-	mu      sync.Mutex // guards what follows, and work while ended is false
-	ended   bool       // no goroutine is started any more
-	work    sync.WaitGroup
+	closing sync.Once
+	mu      sync.Mutex     // guards ended, and additions to work
+	ended   bool           // no goroutine is started any more
+	work    sync.WaitGroup // all goroutines
 }
 
 var _ window.BackendCloser = (*Backend)(nil)
@@ -335,19 +335,21 @@ func (b *Backend) Blocks() BlockStats {
 
 // Close gives back all blocks, which takes 1 s at most. Calls that still wait for a block then fail with
 // [window.ErrClosed], and later ones go to the backend that the Backend takes from, which Close does not close. It
-// always returns nil, and can be called more than once.
+// always returns nil, and can be called more than once: each call returns when all is given back.
 func (b *Backend) Close() error {
-	if b.closing.CompareAndSwap(false, true) {
-		for _, e := range b.table.close() {
-			b.table.remove(e)
-			e.drop(true)
-		}
-		defer time.AfterFunc(closeTimeout, b.cancel).Stop()
+	b.closing.Do(b.close)
+	return nil
+}
+
+func (b *Backend) close() {
+	for _, e := range b.table.close() {
+		b.table.remove(e)
+		e.drop(true)
 	}
+	defer time.AfterFunc(closeTimeout, b.cancel).Stop()
 	b.mu.Lock()
 	b.ended = true
 	b.mu.Unlock()
 	b.work.Wait()
 	b.cancel()
-	return nil
 }

@@ -39,6 +39,27 @@ func TestAnEntryThatIsClosedTakesNothing(t *testing.T) {
 	spends(newEntry(b, "k", l, 0))
 }
 
+func TestCloseGivesBackAlsoIfItIsCalledTwiceAtOnce(t *testing.T) {
+	store := memory.New()
+	defer store.Close()
+	b := New(store)
+	l := window.Limit{Max: 100, Scale: time.Hour, Algorithm: window.FixedWindow}
+	e := b.table.add(newEntry(b, "k", l, 0))
+	e.size = 8
+	_, _, err := e.spend(t.Context(), 1)
+	require.NoError(t, err)
+	e.mu.Lock() // the first Close waits for it
+	closed := make(chan error)
+	go func() { closed <- b.Close() }()
+	require.Eventually(t, func() bool { return b.table.all() == nil }, time.Minute, time.Millisecond)
+	time.AfterFunc(20*time.Millisecond, e.mu.Unlock)
+	require.NoError(t, b.Close())
+	require.NoError(t, <-closed)
+	w, err := store.Peek(t.Context(), "k", l, 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, w.Count)
+}
+
 func TestTheTimesAndSizesOfBlocks(t *testing.T) {
 	const sent, ms = 10 * time.Second, time.Millisecond
 	require.Equal(t, sent+999*time.Second-50*ms, diesAt(sent, 1000*time.Second, 50*ms), "clocks may differ")
