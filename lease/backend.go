@@ -27,8 +27,7 @@ const (
 	takeTimeout = 5 * time.Second
 	// closeTimeout bounds how long Close gives back.
 	closeTimeout = time.Second
-	// needShare is the part of the most places of a block that one hit may need to get them from
-	// one.
+	// needShare: calls of more than 1/needShare of the places that may be held go to the backend.
 	needShare = 4
 )
 
@@ -126,19 +125,19 @@ func (b *Backend) run(f func()) bool {
 	return !b.ended
 }
 
-// passes reports whether limits are the backend's own: there are no blocks for them.
-func passes(l *window.Limit) bool { return l.Algorithm.Rolling() || l.Calendar != 0 }
+// passesOn reports whether the calls of a limit are passed on to the backend: there are no blocks for it.
+func passesOn(l *window.Limit) bool { return l.Algorithm.Rolling() || l.Calendar != 0 }
 
 // Hit implements [window.Backend]. A hit gets a place of a block, or is Refused: then it counts nothing.
 // Count is the hit's place, and not the count of the backend, which has the places of all blocks. If the
 // hit is refused, it is the last known count.
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if n == 0 || passes(&l) { // a hit of 0 opens a window, unlike a take
+	if n == 0 || passesOn(&l) { // a hit of 0 opens a window, unlike a take
 		return b.Backend.Hit(ctx, key, l, n)
 	}
 	w, err := b.Take(ctx, key, l, n)
 	if !w.Refused {
-		w.Count = min(w.Count, l.Max) // a place that was taken is within the limit
+		w.Count = min(w.Count, l.Max) // a hit that is counted beyond Max is denied; this one is not
 	}
 	return w, err
 }
@@ -149,7 +148,7 @@ func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64
 	return w, err
 }
 
-// take takes n places of a block, or of the backend if the key is not hot, and reports whether the backend was asked.
+// take takes n places of a block, or of the backend if no block can decide, and reports whether the backend was asked.
 func (b *Backend) take(ctx context.Context, key string, l window.Limit,
 	n uint64) (w window.Window, asked bool, err error) {
 	if err := ctx.Err(); err != nil {
@@ -187,7 +186,7 @@ func (b *Backend) takeHeld(ctx context.Context, key string, l window.Limit, n ui
 
 // ahead reports whether a call of n may get places of a block.
 func (b *Backend) ahead(l *window.Limit, n uint64) bool {
-	return n > 0 && n <= min(l.Max, max(b.maxLease/needShare, 1)) && !passes(l)
+	return n > 0 && n <= min(l.Max, max(b.maxLease/needShare, 1)) && !passesOn(l)
 }
 
 // entry returns the entry of a key and limit for a call of n. It returns nil if there are no blocks for it.
@@ -202,16 +201,16 @@ func (b *Backend) entry(key string, l *window.Limit, n uint64) *entry {
 		return nil
 	}
 	traits, err := b.Backend.Check(*l)
-	if err != nil || l.Scale/4 < traits.Precision {
+	if err != nil || l.Scale/4 < traits.Precision { // a block dies by Precision before its window ends
 		return nil
 	}
 	return b.table.add(newEntry(b, strings.Clone(key), *l, traits.Precision))
 }
 
-// tendPause is how often it is looked whether blocks are idle.
+// tendPause returns the pause between two calls of an entry's tend.
 func (b *Backend) tendPause() time.Duration { return max(b.age/4, time.Millisecond) }
 
-// failure returns the error of a take with a context of b: its end is not that of a caller's.
+// failure returns the error of a take whose ctx was made of b.ctx. No caller has ended that: Close has, or takeTimeout.
 func (b *Backend) failure(ctx context.Context, err error) error {
 	switch {
 	case b.ctx.Err() != nil:
@@ -270,11 +269,6 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		return err
 	})
 	return n, err
-}
-
-// counts reports whether e has places of the count of a limit.
-func (e *entry) counts(l *window.Limit) bool {
-	return e.limit.Scale == l.Scale && e.limit.Algorithm == l.Algorithm && e.limit.Name == l.Name
 }
 
 // replacing drops the blocks of the windows of a key that a call ends, and those that were taken during the call.

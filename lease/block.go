@@ -15,17 +15,17 @@ const (
 	through             // the window is about to end: hits go to the backend
 )
 
-// block is places of a window that were taken together: those from first+1 to first+size. The mutex of the
-// entry guards it. Times are those of the monotonic clock, since the backend was
-// made. The zero block has no places.
+// block is places of a window that were taken together: those from first+1 to first+size. The mutex of the entry guards
+// spent, begun and dry; the other fields do not change once an entry has the block. Times are those of the monotonic
+// clock, since the backend was made. The zero block has no places.
 type block struct {
 	kind        kind
 	size, first uint64
 	spent       uint64        // how many places were taken of it
-	until       time.Duration // until when it is used; its window is not over before
-	over        time.Duration // when the window is over at the latest
+	until       time.Duration // until when it is used; its window is certainly open until then
+	over        time.Duration // when its window is over at the latest
 	id          int64         // of the window
-	expires     time.Time     // the window, by the backend's clock
+	expires     time.Time     // when the window ends, by the backend's clock
 	count       uint64        // of the window, when the block was taken or refused
 	begun       time.Duration // when it became the current block
 	dry         time.Duration // when it was first found to have too few places; 0: not yet

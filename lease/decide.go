@@ -3,12 +3,11 @@ package lease
 import "time"
 
 const (
-	// share is the part of the places left that one block may take, so that other processes
-	// find some, too.
+	// share: one block takes at most 1/share of the places left, so that other processes find some, too.
 	share = 8
-	// slow is how many times the goal a block lasts before blocks become smaller.
+	// slow: blocks become smaller when one has lasted for more than slow times the goal.
 	slow = 4
-	// drift is the part of a time by which the clocks of a process and a server may differ.
+	// drift: the clocks of a process and a server may differ by 1/drift of the time that they measure.
 	drift = 1000
 )
 
@@ -16,27 +15,31 @@ const (
 // larger.
 func goalFor(age time.Duration) time.Duration { return max(age/8, time.Millisecond) }
 
-// sizeAfter returns the size of blocks after one of the given size was spent.
+// sizeAfter returns the size of blocks after one was used, when blocks were of the given size: spent of its places were
+// taken, in the time took.
 func sizeAfter(size, spent uint64, took, goal time.Duration) uint64 {
 	switch {
-	case took < goal && spent >= size: // a smaller one says nothing
-		return size + min(size, 1<<62)
+	case took < goal && spent >= size: // a block that was smaller says nothing
+		return size + min(size, 1<<62) // twice the size, but for one that would overflow
 	case took > slow*goal:
 		return max(size/2, 1)
 	}
 	return size
 }
 
-// blockSize returns how many places to take. Size is what the speed of the hits asks for, need what
-// the caller needs, waiting what other callers wait for, left what is left of the limit as far as is known, and
-// most how many may be held.
+// blockSize returns how many places to take:
+//   - size is what the speed of the hits asks for
+//   - need is what the caller needs at least
+//   - waiting is what all callers wait for
+//   - left is what is left of the limit, as far as is known
+//   - most is how many may be taken
 func blockSize(size, need, waiting, left, most uint64) uint64 {
 	n := max(min(size, left/share), min(waiting, left))
 	return max(min(n, most), need)
 }
 
-// smaller returns how many places to take after a take of n was refused in a window with a count.
-// It returns false if what is needed does not fit either.
+// smaller returns how many places to take after a take of n was refused in a window with a count. It returns false if n
+// was all that is needed, or that does not fit, either.
 func smaller(n, need, limit, count uint64) (uint64, bool) {
 	left := limit - min(limit, count)
 	if n <= need || need > left {

@@ -23,7 +23,7 @@ type entry struct {
 	waiting uint64        // places that callers wait for now
 	size    uint64        // of blocks
 	count   uint64        // the last known count
-	known   time.Duration // until when the count says something
+	known   time.Duration // until when count is of the window that is open
 	closed  bool          // hits go to the backend
 
 	timer  *time.Timer // of tend; nil until the first take
@@ -32,7 +32,7 @@ type entry struct {
 	rounds int         // calls of tend since then
 }
 
-// taking is a take that is under way, for callers that wait for it, or ahead of them.
+// taking is a take of a block that is under way: callers wait for it, or it was begun ahead of them.
 type taking struct {
 	done chan struct{} // is closed when it has ended
 	err  error         // why it has failed; valid then
@@ -42,7 +42,7 @@ type taking struct {
 type verdict uint8
 
 const (
-	again     verdict = iota // the current block has nothing for it
+	again     verdict = iota // the current block can't tell: wait for another one
 	byBlock                  // granted or refused by a block
 	toBackend                // the caller asks the backend
 )
@@ -51,11 +51,16 @@ func newEntry(b *Backend, key string, l window.Limit, precision time.Duration) *
 	return &entry{backend: b, key: key, limit: l, precision: precision, size: 1, current: &block{}}
 }
 
+// counts reports whether e has places of the count of a limit. Limits with a Calendar have no entries.
+func (e *entry) counts(l *window.Limit) bool {
+	return e.limit.Scale == l.Scale && e.limit.Algorithm == l.Algorithm && e.limit.Name == l.Name
+}
+
 // mostWaits is for how many takes a call waits at most.
 const mostWaits = 8
 
-// spend takes n places of the current block, or of one that it waits for. A call that others have left nothing of the
-// blocks that it has waited for goes to the backend.
+// spend takes n places of the current block, or of one that it waits for. If other callers have taken all places of the
+// blocks that it has waited for, the call goes to the backend.
 func (e *entry) spend(ctx context.Context, n uint64) (window.Window, verdict, error) {
 	for range mostWaits {
 		w, v, tried := e.try(n)
@@ -70,27 +75,13 @@ func (e *entry) spend(ctx context.Context, n uint64) (window.Window, verdict, er
 	return w, v, nil
 }
 
-// try takes n places of the current block, and returns the block that had none, or nothing to say.
+// try takes n places of the current block. If the verdict is again, tried is the block that could not decide.
 func (e *entry) try(n uint64) (w window.Window, v verdict, tried *block) {
 	b := e.backend
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
+	tried, place, taken := e.grab(n)
+	if tried == nil {
 		return w, toBackend, nil
 	}
-	e.hits++
-	if e.next != nil && !e.current.has(n) {
-		e.use(e.next)
-	}
-	tried = e.current
-	taken, place := tried.has(n), uint64(0)
-	if taken {
-		var nearEnd bool
-		if place, nearEnd = tried.take(n); nearEnd {
-			e.prefetch()
-		}
-	}
-	e.mu.Unlock()
 	if taken && b.stop != nil {
 		b.stop()
 	}
@@ -100,7 +91,7 @@ func (e *entry) try(n uint64) (w window.Window, v verdict, tried *block) {
 		return tried.window(place, now), byBlock, nil
 	case taken:
 		e.expire(tried, n)
-	case now >= tried.until:
+	case now >= tried.until: // whatever it has said
 	case tried.kind == through:
 		return w, toBackend, nil
 	case tried.kind == refusal && n > e.limit.Max-min(e.limit.Max, tried.count):
@@ -110,6 +101,28 @@ func (e *entry) try(n uint64) (w window.Window, v verdict, tried *block) {
 		return w, byBlock, nil
 	}
 	return w, again, tried
+}
+
+// grab takes n places of the current block, which is the next one if the one before has too few. It returns the block,
+// nil if the entry is closed, and the last of the places, counted from the start of the window.
+func (e *entry) grab(n uint64) (from *block, place uint64, taken bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, 0, false
+	}
+	e.hits++
+	if e.next != nil && !e.current.has(n) {
+		e.use(e.next)
+	}
+	if !e.current.has(n) {
+		return e.current, 0, false
+	}
+	place, nearEnd := e.current.take(n)
+	if nearEnd {
+		e.prefetch()
+	}
+	return e.current, place, true
 }
 
 // expire gives back n places of a block that is too old, and those that are left of it.
@@ -142,7 +155,7 @@ func (e *entry) await(ctx context.Context, n uint64, tried *block) error {
 	if t == nil {
 		return nil
 	}
-	e.mu.Unlock()
+	e.mu.Unlock() // while it waits
 	defer e.mu.Lock()
 	select {
 	case <-t.done:
@@ -174,7 +187,7 @@ func (e *entry) begin(need uint64) *taking {
 	b := e.backend
 	n := blockSize(e.size, need, e.waiting, e.left(), b.maxLease-min(e.current.left(), b.maxLease-1))
 	t := &taking{done: make(chan struct{})}
-	if !b.run(func() { e.take(t, need, n) }) {
+	if !b.run(func() { e.fetch(t, need, n) }) {
 		e.closed = true
 		return nil
 	}
@@ -185,8 +198,8 @@ func (e *entry) begin(need uint64) *taking {
 	return t
 }
 
-// take takes n places, or fewer if these are refused, and makes a block of them.
-func (e *entry) take(t *taking, need, n uint64) {
+// fetch takes n places, or fewer if these are refused, and makes a block of them.
+func (e *entry) fetch(t *taking, need, n uint64) {
 	b := e.backend
 	ctx, cancel := context.WithTimeout(b.ctx, takeTimeout)
 	defer cancel()
@@ -198,27 +211,27 @@ func (e *entry) take(t *taking, need, n uint64) {
 			b.taken.Add(n)
 		}
 		if err != nil {
-			e.failed(t, n, b.failure(ctx, err))
+			e.fail(t, n, b.failure(ctx, err))
 			return
 		}
 		if less, fits := smaller(n, need, e.limit.Max, w.Count); w.Refused && fits {
 			n = less
 			continue
 		}
-		if nb := e.blockOf(n, w, sent); !e.taken(t, nb) {
+		if nb := e.blockOf(n, w, sent); !e.accept(t, nb) {
 			b.returnPlaces(e, nb, nb.size) // not in another goroutine, as there may be none after Close
 		}
 		return
 	}
 }
 
-// failed ends a take of n that has failed.
-func (e *entry) failed(t *taking, n uint64, err error) {
+// fail ends a take of n that has failed.
+func (e *entry) fail(t *taking, n uint64, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer close(t.done)
 	t.err = err
-	e.backend.lost.Add(n) // for all that is known
+	e.backend.lost.Add(n) // it may have been counted
 	if e.taking == t {
 		e.taking = nil
 		e.size = 1
@@ -226,12 +239,13 @@ func (e *entry) failed(t *taking, n uint64, err error) {
 	}
 }
 
-// blockOf returns what the answer to a take of n says, which was sent at a time.
+// blockOf returns the block that the answer to a take of n makes. The take was sent at the given time.
 func (e *entry) blockOf(n uint64, w window.Window, sent time.Duration) *block {
 	b := e.backend
 	now := b.now()
 	nb := &block{id: w.ID, expires: w.ExpiresAt, count: w.Count, over: now + w.Left}
-	switch remembered := now + denialFor(e.limit.Scale, b.age); {
+	remembered := now + denialFor(e.limit.Scale, b.age)
+	switch {
 	case w.Refused && w.Left == 0: // the store has no room
 		nb.kind = through
 		nb.until = remembered
@@ -247,9 +261,9 @@ func (e *entry) blockOf(n uint64, w window.Window, sent time.Duration) *block {
 	return nb
 }
 
-// taken ends a take with its block, which is the next one, or the current one if that is used up. It returns false if
-// the blocks of the entry were dropped since it began.
-func (e *entry) taken(t *taking, nb *block) bool {
+// accept ends a take with its block, which becomes the next one, or the current one if that is used up. It returns
+// false if the blocks of the entry were dropped since the take began: then the caller gives this one back.
+func (e *entry) accept(t *taking, nb *block) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer close(t.done)
@@ -276,8 +290,8 @@ func (e *entry) taken(t *taking, nb *block) bool {
 	return true
 }
 
-// use makes a block the current one, gives back what is left of the old one, and chooses the size of later ones. There
-// is no next one then. The caller holds mu.
+// use makes a block the current one, gives back what is left of the old one, and chooses the size of later ones. After
+// it, there is no next one. The caller holds mu.
 func (e *entry) use(nb *block) {
 	old := e.current
 	now := e.backend.now()
@@ -298,7 +312,7 @@ func (e *entry) discard(b *block) {
 	}
 }
 
-// drop gives back all blocks, and closes the entry if that is to be.
+// drop gives back all blocks, also that of a take that is under way. If closing, it also closes the entry.
 func (e *entry) drop(closing bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -84,7 +84,7 @@ func (t *table) all() (found []*entry) {
 	return found
 }
 
-// close has no entries added any more, and returns those that there are.
+// close makes add refuse further entries, and returns those that there are.
 func (t *table) close() []*entry {
 	t.mu.Lock()
 	t.closed = true
@@ -104,10 +104,11 @@ type heat struct {
 	counters [counters]counter
 }
 
-// counter counts the hits on one of the keys that have its hash and no entry: the one that is hit most.
+// counter counts the hits on one of the keys without an entry that share it: hits on others count it down, so that the
+// key that is hit most gets it.
 type counter struct {
-	hash  uint64
-	n     int
+	hash  uint64        // of the key
+	n     int           // 0: free
 	since time.Duration // of the first of them
 }
 
