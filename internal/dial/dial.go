@@ -135,6 +135,7 @@ func (d *Dialer) open(ctx context.Context, a Address) (net.Conn, error) {
 		return nc, err
 	}
 	conf := d.TLS.Clone()
+	conf.DynamicRecordSizingDisabled = true // a proxy may forward each record by itself: see conn.Call.SingleRead
 	if host, _, err := net.SplitHostPort(a.Address); err == nil && conf.ServerName == "" {
 		conf.ServerName = host
 	}

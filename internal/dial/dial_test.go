@@ -20,6 +20,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -337,6 +338,27 @@ func TestWaitsAreBounded(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A TLS proxy forwards records one by one. A server executes together only what it reads together.
+func TestTheLongestFrameIsOneTLSRecord(t *testing.T) {
+	cert, roots := testkit.Certificate(t, "host", time.Now().Add(time.Hour))
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	d := dialer(func(context.Context, string, string) (net.Conn, error) { return ours, nil })
+	d.TLS = &tls.Config{RootCAs: roots}
+	go func() {
+		if c, err := dial.Connect(t.Context(), target(d, "s", somewhere, 2), false); err == nil {
+			c.Conn.Write(make([]byte, codec.MaxFrame))
+		}
+	}()
+	proxy := tls.Server(theirs, &tls.Config{Certificates: []tls.Certificate{cert}})
+	record := make([]byte, 2*codec.MaxFrame)
+	proxy.Read(record)
+	proxy.Write(success)
+	n, err := proxy.Read(record)
+	require.NoError(t, err)
+	require.Equal(t, codec.MaxFrame, n)
 }
 
 func TestAResponseThatIsNotToAProbeIsAnError(t *testing.T) {
