@@ -37,7 +37,7 @@ type AddrConfig struct {
 }
 
 // Addrs finds the addresses that requests come from.
-type Addrs struct{ cfg AddrConfig } // with its defaults, and networks that match addresses as Find returns them
+type Addrs struct{ cfg AddrConfig } // with its defaults; Proxies as normalAll returns them
 
 // direct trusts no header field.
 var direct = Addrs{AddrConfig{IPv4Bits: 32, IPv6Bits: 64}}
@@ -135,10 +135,10 @@ func (a *Addrs) Key(remote string, values func(name string) []string) string {
 // returns false if there is none.
 func (a *Addrs) Find(remote string, values func(name string) []string) (client netip.Addr, ok bool) {
 	client, ok = parseNode(remote)
-	hops := a.cfg.Hops
-	if hops == 0 && !a.isProxy(client, remote) {
+	if a.cfg.Hops == 0 && !a.isProxy(client, remote) {
 		return client, ok
 	}
+	read := 0 // how many addresses of the field
 	for _, line := range slices.Backward(values(a.cfg.Header)) {
 		for more := true; more; {
 			comma := strings.LastIndexByte(line, ',')
@@ -149,8 +149,8 @@ func (a *Addrs) Find(remote string, values func(name string) []string) (client n
 			more = comma >= 0
 			line = line[:max(0, comma)]
 			client, ok = passedOn, true
-			hops--
-			if a.cfg.Hops > 0 && hops == 0 || a.cfg.Hops == 0 && !containAny(a.cfg.Proxies, client) {
+			read++
+			if read == a.cfg.Hops || a.cfg.Hops == 0 && !containAny(a.cfg.Proxies, client) {
 				return client, ok
 			}
 		}
@@ -158,8 +158,8 @@ func (a *Addrs) Find(remote string, values func(name string) []string) (client n
 	return client, ok
 }
 
-// isProxy reports whether the header field of a request is believed that came from a remote address: that of a node, or
-// of a Unix socket, which is a path, an abstract name, or, for most clients, nothing.
+// isProxy reports whether a request came from a trusted proxy: by the address of a node, or by the remote address of a
+// Unix socket, which is a path, an abstract name, or, for most clients, nothing.
 func (a *Addrs) isProxy(node netip.Addr, remote string) bool {
 	return containAny(a.cfg.Proxies, node) ||
 		a.cfg.UnixProxy && (remote == "" || remote[0] == '@' || remote[0] == '/')
@@ -172,7 +172,10 @@ func InNetworks(networks ...netip.Prefix) (func(netip.Addr) bool, error) {
 		return nil, invalid("there are no networks")
 	}
 	all, err := normalAll(networks)
-	return func(a netip.Addr) bool { return containAny(all, a) }, err
+	if err != nil {
+		return nil, err
+	}
+	return func(a netip.Addr) bool { return containAny(all, a) }, nil
 }
 
 // parseNode parses an address, without its zone, and IPv4 not mapped to IPv6, with or without a port: 192.0.2.1,

@@ -14,8 +14,7 @@ import (
 
 // Decision is the decision on a request.
 type Decision struct {
-	Allowed bool    // no limit has denied the request
-	verdict Verdict // 0 in the zero Decision
+	Allowed bool // no limit has denied the request
 
 	// Strictest is the outcome of the limit that has denied the request, and of several the one
 	// with the longest RetryAfter. If none has, it is the outcome with the least remaining, and
@@ -26,7 +25,7 @@ type Decision struct {
 	// are those in which the request was counted, up to the one that has denied it.
 	Outcomes []Outcome
 	// Err says why the request could not be counted in some limits. It is nil if it was counted in all of them. A
-	// request that is denied may have one, too: of what had failed before.
+	// request that is denied may have one, too: with Config.CountRefusals, of a limit before the one that has denied it.
 	Err error
 	// RetryAfter is after which time the client should try again, if the request was denied or could not
 	// be counted, with Config.Jitter. It is throttr.Never if waiting does not help.
@@ -35,7 +34,8 @@ type Decision struct {
 	// denied, or the place could not be decided.
 	Hold *inflight.Hold
 
-	state *requestState
+	verdict Verdict       // 0 in the zero Decision
+	state   *requestState // nil in the zero Decision
 }
 
 // Done releases the place of the request, and settles what [Decision.Commit] has said. Only the first call does
@@ -184,22 +184,24 @@ func (d *Decision) add(l *limitState) {
 	}
 }
 
-// isStricter reports whether less remains than of another limit that has not denied, or as much until later.
+// isStricter reports whether less remains than of another limit that has not denied, or as much, and the window does
+// not end before the other's.
 func (o *Outcome) isStricter(other *Outcome) bool {
 	return o.Remaining < other.Remaining || o.Remaining == other.Remaining && o.Left() >= other.Left()
 }
 
 // outcome returns the outcome of a result.
 func (l *limitState) outcome(res throttr.Result) Outcome {
-	return Outcome{Name: l.limit.Name, Key: l.key.Text, Scale: limits.Length(&l.limit, within(&res)), Result: res, of: l}
+	scale := limits.Length(&l.limit, timeIn(&res))
+	return Outcome{Name: l.limit.Name, Key: l.key.Text, Scale: scale, Result: res, of: l}
 }
 
-// within returns a time in the window of a result, or now if it has none.
-func within(res *throttr.Result) time.Time {
+// timeIn returns a time in the window of a result, or now if it has none.
+func timeIn(res *throttr.Result) time.Time {
 	if res == nil || res.ResetAt.IsZero() {
 		return time.Now()
 	}
-	return res.ResetAt.Add(-1)
+	return res.ResetAt.Add(-1) // the end itself is in the next window
 }
 
 // noPlaceFor is the RetryAfter of a request for which there is no place. When there will be one is not known.

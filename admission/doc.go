@@ -13,9 +13,9 @@
 //	return next(d.Context())
 //
 // A [Gate] counts a request under a key, or one for each limit, in all limits of a [Plan], or in none of them if one
-// denies it: in one call of the backend. If
-// requests in flight are limited, it takes a place first, which the request holds until it is done. [Decision] has
-// the results, and what an adapter responds with: a [Verdict], a text, and header fields.
+// denies it: in one call of the backend. If requests in flight are limited, it takes a place first, which the request
+// holds until it is done. [Decision] has the results, and what an adapter responds with: a [Verdict], a text, and
+// header fields.
 //
 // # Keys
 //

@@ -94,7 +94,7 @@ func (p *planned) policyItem(res *throttr.Result) string {
 	if p.places != nil {
 		return f + `;qu="concurrent-requests"`
 	}
-	return f + ";w=" + strconv.FormatInt(Seconds(p.window(within(res))), 10)
+	return f + ";w=" + strconv.FormatInt(Seconds(p.window(timeIn(res))), 10)
 }
 
 // partition returns the parameter pk, if the Gate has it.

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -16,10 +17,10 @@ type Config struct {
 	// counts, whatever the requests come over. Give them different names if they should not.
 	Limits []throttr.Limit
 
-	// InFlight is how many requests of a key are served at a time, of all plans that have no limit of their
-	// own, see [Plan.WithInFlight]. A request takes a place before it is counted, and holds it until
-	// [Decision.Done]. If there is none, the request is denied and counts in no limit; if a limit denies it,
-	// it holds none. Its name is not one of Limits. Default: no limit.
+	// InFlight is how many requests of a key are served at a time, of all plans that have no such limit of their own,
+	// see [Plan.WithInFlight]. A request takes a place before it is counted, and holds it until [Decision.Done]. If
+	// there is no place, the request is denied and counts in no limit. If a limit denies the request, it holds no place.
+	// The name of InFlight is not one of Limits. Default: no limit.
 	InFlight inflight.Limit
 
 	// Places holds the places of InFlight, and of plans: of one process and store, see [inflight.New]. The
@@ -89,7 +90,7 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 	}
 	switch {
 	case len(cfg.Limits) == 0 && cfg.InFlight == inflight.Limit{} && !cfg.OnlyPlans:
-		return nil, invalid("Limits is empty")
+		return nil, invalid("Limits is empty, and there is no InFlight and no plan")
 	case cfg.NoPlace != 0 && cfg.NoPlace != Deny && cfg.NoPlace != Unavailable:
 		return nil, invalid("NoPlace is Deny or Unavailable, not %q", cfg.NoPlace)
 	case cfg.Jitter < 0 || cfg.Jitter > maxJitter:
@@ -107,7 +108,8 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 			return nil, invalid("Places: %w", err)
 		}
 	}
-	cfg.Limits = nil // the caller may change the slice
+	cfg.Limits = nil // the plan has them
+	cfg.Keyed = maps.Clone(cfg.Keyed)
 	if cfg.NoPlace == 0 {
 		cfg.NoPlace = Deny
 	}
@@ -127,7 +129,7 @@ func (g *Gate) Check(p *Plan) error {
 		return err
 	}
 	if p.inFlight != nil && g.cfg.Places == nil {
-		return invalid("limit %q is on requests in flight, and there is no Places", p.inFlight.limit.Name)
+		return invalid("limit %q is on requests in flight, and there is no Places: see inflight.New", p.inFlight.limit.Name)
 	}
 	return g.checkKeys(&Request{Plan: p, Keys: g.cfg.Keyed, Addr: unknown})
 }

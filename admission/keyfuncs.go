@@ -21,8 +21,8 @@ type KeyFuncs[F any] struct {
 	keyed map[string]Key // what is known of those of KeyOf
 }
 
-// Check returns an error if a function of KeyOf is nil, or there can be no limit of its name, which has reports. It
-// matches [throttr.ErrConfig].
+// Check sets the default of Key, and returns an error if a function of KeyOf is nil, or if has reports that there can be
+// no limit of its name. The error matches [throttr.ErrConfig].
 func (k *KeyFuncs[F]) Check(has func(name string) bool) error {
 	if reflect.ValueOf(k.Key).IsNil() {
 		k.Key = k.Addr
@@ -54,10 +54,11 @@ func (k *KeyFuncs[F]) known(f F) Key {
 	return Key{}
 }
 
-// Keyed returns what is known of the keys of limits: it is Config.Keyed.
+// Keyed returns the Config.Keyed of these functions.
 func (k *KeyFuncs[F]) Keyed() map[string]Key { return k.keyed }
 
-// Request returns a Request with its keys, or its address, whose texts call gets of the functions.
+// Request returns the Request of what an adapter was sent, with its keys, or its address. The adapter passes a function
+// that calls a KeyFunc with what it was sent.
 func (k *KeyFuncs[F]) Request(call func(F) string) Request {
 	r := Request{Key: Key{Text: call(k.Key), Plain: k.plain}}
 	if r.Key.Text == "" {

@@ -366,6 +366,7 @@ func TestPeekAndResetNeedTheKeysOfLimits(t *testing.T) {
 		Keyed: map[string]admission.Key{"all": admission.Everyone, "tenant": {}, "exports": {}},
 	}
 	gate := newGate(t, cfg)
+	clear(cfg.Keyed) // the Gate has a copy
 	of := admission.Request{Addr: "192.0.2.1", Keys: map[string]admission.Key{"tenant": {Text: "t"}, "exports": {Text: "e"}}}
 	all := of
 	all.Keys = map[string]admission.Key{"all": admission.Everyone, "tenant": {Text: "t"}, "exports": {}}

@@ -130,9 +130,10 @@ func (s *requestState) uncharge() *throttr.Reservation {
 	return rv
 }
 
-// GiveBackLater is [Decision.GiveBack] in the background. If too much waits for that already, it returns false, and the
-// request stays counted. It waits a moment, so that the next request of a client finds what a quick store has got back.
-// If an observer or a backend of the program panics there, [slog.Default] has a line at level ERROR with the stack.
+// GiveBackLater is [Decision.GiveBack] in the background. If 1024 requests of the Gate are being given back already, it
+// returns false, and the request stays counted. It returns when all is given back, or after 2 ms, so that the next
+// request of a client finds what a quick store has got back. If an observer or a backend of the program panics in the
+// background, [slog.Default] has a line at level ERROR with the stack.
 func (d *Decision) GiveBackLater() bool {
 	if d.state == nil {
 		return true
@@ -167,8 +168,8 @@ func (d *Decision) GiveBackLater() bool {
 }
 
 const (
-	// giveBackMoment is for how long GiveBackLater waits.
+	// giveBackMoment is for how long GiveBackLater waits at most.
 	giveBackMoment = 2 * time.Millisecond
-	// maxLater is how many requests are given back at a time.
+	// maxLater is how many requests of a Gate are given back in the background at a time.
 	maxLater = 1024
 )

@@ -64,16 +64,16 @@ func (g *Gate) verdict(ctx context.Context, d *Decision) Verdict {
 		return Deny
 	case !d.Allowed: // by the throttr.Policy, and no limit is exceeded
 		return Unavailable
-	case d.Err != nil && (g.cfg.FailClosed || isRefused(d.Err)):
+	case d.Err != nil && (g.cfg.FailClosed || neverServed(d.Err)):
 		return Unavailable
 	}
 	return Serve
 }
 
-// isRefused reports whether a request that could not be counted because of an error is to be refused, although an
-// outage of the limiter is not one of the service: clients may have filled the backend, or it was closed, and no later
-// request would be counted, either. No policy applies to the latter.
-func isRefused(err error) bool {
+// neverServed reports whether a request that could not be counted because of err is refused, also without
+// Config.FailClosed: clients may have filled the backend to be served without a limit, and on one that was closed, no
+// request would have a limit any more.
+func neverServed(err error) bool {
 	return errors.Is(err, throttr.ErrFull) || errors.Is(err, throttr.ErrClosed)
 }
 
