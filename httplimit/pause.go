@@ -12,16 +12,17 @@ import (
 	"github.com/throttr-go/throttr"
 )
 
-// pause is the limit that holds back the requests of a key. It is a token bucket that gains a token each
-// microsecond, and requests need nearly all of the few that it holds, so they never empty it. A pause charges it
-// so much that it is full again at the end of the pause.
+// pauses is the limit that holds back the requests of a key. It is a token bucket of 1000 tokens that gains one each
+// microsecond. A request takes one of them, and requests do not come so fast that they empty it. A pause charges it so
+// much that it is full again at the end of the pause.
 //
 // What is charged makes a bucket lack at most twice its burst, or what it has lacked before, and the time until
 // it is full does not depend on the burst. So a pause of d charges twice the burst that fills in d/2: then the
 // bucket is full at the end of this pause or of a longer one, however many processes have charged it.
-var pause = throttr.Limit{Name: "httplimit.pause", Max: uint64(time.Second / time.Microsecond), Scale: time.Second,
+var pauses = throttr.Limit{Name: "httplimit.pause", Max: uint64(time.Second / time.Microsecond), Scale: time.Second,
 	Burst: 1000, Algorithm: throttr.TokenBucket}
 
+// maxSpread is how much longer than necessary a pause may be, by chance.
 const maxSpread = 5 * time.Second
 
 // pause stores the pause that a response demands, if it does, and reports whether its request may be sent again after
@@ -33,8 +34,8 @@ func (t *Transport) pause(ctx context.Context, res *http.Response, key string) (
 		return res.StatusCode == http.StatusTooManyRequests || res.Header.Get("Retry-After") != ""
 	}
 	d = min(d+rand.N(min(d/10, maxSpread)+1), t.cfg.MaxPause)
-	l := pause
-	l.Burst = uint64(d/(2*time.Microsecond)) + pause.Burst // a request is granted when the bucket lacks less than its Burst
+	l := pauses
+	l.Burst = uint64(d/(2*time.Microsecond)) + pauses.Burst // requests are granted when the bucket lacks less than its own
 	stored, err := t.limiter.Charge(context.WithoutCancel(ctx), key, l, 2*l.Burst)
 	return err == nil && !stored.Degraded // otherwise, nothing would hold it back
 }
@@ -69,7 +70,7 @@ func retryAfterOf(h http.Header) (time.Duration, bool) {
 	if d, ok := secondsOrTimeOf(field, dateOf(h)); ok {
 		return d, true
 	}
-	if d, ok := secondsOf(field); ok {
+	if d, ok := secondsOf(field); ok { // more than a year, and no time of about now
 		return d, true
 	}
 	at, err := http.ParseTime(field)
@@ -87,7 +88,7 @@ func dateOf(h http.Header) time.Time {
 	return time.Now()
 }
 
-// maxSeconds bounds numbers of header fields.
+// maxSeconds bounds numbers of seconds in header fields: 136 years.
 const maxSeconds = 1 << 32
 
 // secondsOf returns a number of seconds, which may have a fraction.

@@ -120,7 +120,7 @@ func NewTransport(limiter *throttr.RateLimit, cfg TransportConfig) (*Transport, 
 	if cfg.Margin > maxMargin {
 		return nil, invalid("Margin is at most %v, not %v", maxMargin, cfg.Margin)
 	}
-	cfg.Margin, cfg.MaxPause = cmp.Or(cfg.Margin, defaultMargin), cmp.Or(cfg.MaxPause, defaultMaxPause)
+	cfg.Margin = cmp.Or(cfg.Margin, defaultMargin)
 	if cfg.Key == nil {
 		cfg.Key = hostOf
 	}
@@ -130,23 +130,23 @@ func NewTransport(limiter *throttr.RateLimit, cfg TransportConfig) (*Transport, 
 	if cfg.Pause == nil {
 		cfg.Pause = Pause
 	}
-	cfg.MaxPause = min(cfg.MaxPause, maxSeconds*time.Second)
+	cfg.MaxPause = min(cmp.Or(cfg.MaxPause, defaultMaxPause), maxSeconds*time.Second)
 	cfg.Base = cmp.Or(cfg.Base, http.DefaultTransport)
 	cfg.Limits = slices.Clone(cfg.Limits) // the caller may change the slice
 	t := &Transport{cfg: cfg, limiter: limiter}
-	for i, l := range t.cfg.Limits {
+	for _, l := range t.cfg.Limits {
 		stored, err := outgoing(l, cfg.Margin)
 		if err != nil {
 			return nil, err
 		}
-		for _, other := range t.stored {
+		for j, other := range t.stored {
 			if other.Name == stored.Name && other.Scale == stored.Scale && other.Algorithm == stored.Algorithm {
-				return nil, invalid("limits %q and %q share their count: give them names", t.cfg.Limits[i], l)
+				return nil, invalid("limits %q and %q share their count: give them names", t.cfg.Limits[j], l)
 			}
 		}
 		t.stored = append(t.stored, stored)
 	}
-	for _, l := range append([]throttr.Limit{pause}, t.stored...) {
+	for _, l := range append([]throttr.Limit{pauses}, t.stored...) {
 		if err := limiter.Check(l); err != nil {
 			return nil, invalid("limit %q: %w", l, err)
 		}
@@ -164,25 +164,29 @@ func hostOf(r *http.Request) string {
 // outgoing returns the limit that keeps within another one although arrivals differ from grants.
 func outgoing(l throttr.Limit, margin time.Duration) (throttr.Limit, error) {
 	if l.Calendar != 0 {
-		return l, invalid("limit %q: a window of the API's calendar may end sooner than one of this process; take a sliding log or a token bucket", l)
+		return l, invalid("limit %q: a window of the API's calendar may end sooner than one of this process; "+
+			"take a sliding log or a token bucket", l)
 	}
 	if l.Algorithm == 0 {
 		l.Algorithm = throttr.SlidingLog
 	}
 	switch {
 	case l.Algorithm != throttr.SlidingLog && l.Algorithm != throttr.TokenBucket:
-		return l, invalid("limit %q: it allows up to twice its Max in an interval; take a sliding log or a token bucket", l)
+		return l, invalid("limit %q: it allows up to twice its Max in an interval; "+
+			"take a sliding log or a token bucket", l)
 	case l.Algorithm == throttr.TokenBucket && l.Burst == 0:
-		return l, invalid("limit %q: without a Burst, it allows twice its Max in an interval; Burst + Max are what the API allows", l)
+		return l, invalid("limit %q: without a Burst, it allows twice its Max in an interval; "+
+			"Burst + Max are what the API allows", l)
 	}
-	if err := limits.CheckScale(l.Scale); err != nil { // with the margin, none would be too short
+	if err := limits.CheckScale(l.Scale); err != nil { // before the margin makes a Scale that is too short long enough
 		return l, invalid("limit %q: %w", l, err)
 	}
 	l.Scale += margin
 	return l, nil
 }
 
-// RoundTrip waits until the limits allow the request, and sends it.
+// RoundTrip waits until the limits allow the request, and sends it. Errors of the wait are those of
+// [throttr.RateLimit.WaitAll], and others those of TransportConfig.Base.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	key := t.cfg.Key(r)
 	if key == "" {
@@ -223,8 +227,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// send sends a request. If it gets a second connection, it may have arrived on the first one, and counts again. An
-// error of that is for the observer of the RateLimit.
+// send sends a request. If it gets a second connection, it may have arrived on the first one, and counts again.
 func (t *Transport) send(r *http.Request, o *order) (*http.Response, error) {
 	var connections atomic.Int32
 	return t.cfg.Base.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
@@ -236,11 +239,11 @@ func (t *Transport) send(r *http.Request, o *order) (*http.Response, error) {
 	})))
 }
 
-// charge counts a request again, or, unless that is nil, what it has used. An error is for the observer of the
-// RateLimit.
+// charge counts what a request has used, or if that is nil, what it has taken, whatever the limits say. An error is for
+// the observer of the RateLimit.
 func (t *Transport) charge(ctx context.Context, o *order, used []uint64) {
 	ctx = context.WithoutCancel(ctx)
-	for i := range o.of {
+	for i := range o.limits {
 		n := o.takes[i].N
 		if used != nil {
 			n = used[i]
@@ -251,10 +254,11 @@ func (t *Transport) charge(ctx context.Context, o *order, used []uint64) {
 	}
 }
 
-// maxDrained bounds how much is read of a response that is not returned, so that its connection can be used
-// again.
 const (
+	// maxDrained bounds how many bytes are read of a response that is not returned, so that its connection can be used
+	// again.
 	maxDrained = 64 << 10
+	// drainedFor is for how long.
 	drainedFor = 50 * time.Millisecond
 )
 
@@ -277,9 +281,9 @@ func (t *Transport) CloseIdleConnections() {
 
 // order is what a request takes.
 type order struct {
-	key   string
-	takes []throttr.Take // the last one is that of pauses
-	of    []int          // the limits of the others
+	key    string
+	takes  []throttr.Take // the last one is of the limit of pauses
+	limits []int          // of the others: indexes in TransportConfig.Limits
 }
 
 // order returns what a request takes.
@@ -290,10 +294,11 @@ func (t *Transport) order(r *http.Request, key string) *order {
 	}
 	for i, l := range t.cfg.Limits {
 		if n := t.cfg.Cost(r, l); n > 0 {
-			o.takes, o.of = append(o.takes, t.stored[i].For(o.key, n)), append(o.of, i)
+			o.takes = append(o.takes, t.stored[i].For(o.key, n))
+			o.limits = append(o.limits, i)
 		}
 	}
-	o.takes = append(o.takes, pause.For(o.key, 1))
+	o.takes = append(o.takes, pauses.For(o.key, 1))
 	return o
 }
 
@@ -313,10 +318,10 @@ func (t *Transport) used(res *http.Response, o *order) []uint64 {
 		return nil
 	}
 	actual := make([]uint64, len(o.takes))
-	for i, of := range o.of {
-		actual[i] = t.cfg.Actual(res, t.cfg.Limits[of], o.takes[i].N)
+	for i, limit := range o.limits {
+		actual[i] = t.cfg.Actual(res, t.cfg.Limits[limit], o.takes[i].N)
 	}
-	actual[len(o.of)] = 1
+	actual[len(o.limits)] = 1
 	return actual
 }
 

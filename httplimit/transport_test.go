@@ -324,12 +324,12 @@ func TestNewTransportRefusesWhatExceedsTheLimit(t *testing.T) {
 		"up to twice its Max in an":    {Limits: []throttr.Limit{with(throttr.AlignedWindow)}},
 		"the API's calendar":           {Limits: []throttr.Limit{{Name: "a", Max: 10, Calendar: throttr.Month}}},
 		"without a Burst":              {Limits: []throttr.Limit{with(throttr.TokenBucket)}},
-		"share their count":            {Limits: []throttr.Limit{minute, minute}},
-		"Margin, MaxPause and Retries": {Margin: -1},
-		"Margin is at most 1h0m0s":     {Margin: math.MaxInt64, Limits: []throttr.Limit{minute}},
-		"0s is less than 1ms":          {Limits: []throttr.Limit{{Max: 1}}},
-		"60ns is less than 1ms":        {Limits: []throttr.Limit{{Max: 1, Scale: 60}}},
-		"-1s is less than 1ms":         {Limits: []throttr.Limit{{Max: 1, Scale: -time.Second}}},
+		`limits "a: 10 in 1m0s" and "a: 9 in 1m0s" share their count`: {Limits: []throttr.Limit{minute, {Name: "a", Max: 9, Scale: time.Minute}}},
+		"Margin, MaxPause and Retries":                                {Margin: -1},
+		"Margin is at most 1h0m0s":                                    {Margin: math.MaxInt64, Limits: []throttr.Limit{minute}},
+		"0s is less than 1ms":                                         {Limits: []throttr.Limit{{Max: 1}}},
+		"60ns is less than 1ms":                                       {Limits: []throttr.Limit{{Max: 1, Scale: 60}}},
+		"-1s is less than 1ms":                                        {Limits: []throttr.Limit{{Max: 1, Scale: -time.Second}}},
 	} {
 		_, err := httplimit.NewTransport(limiter, cfg)
 		require.ErrorIs(t, err, throttr.ErrConfig, text)
