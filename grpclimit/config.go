@@ -60,9 +60,9 @@ type Config struct {
 	// there are none, the call could not be counted.
 	Plan func(context.Context, Call) (*admission.Plan, error)
 
-	// Messages are the limits of the messages that clients send in streams. A message that exceeds them ends
-	// the stream: RecvMsg returns the error, and returns it again if it is called again.
-	// Default: messages are not counted.
+	// Messages are the limits of the messages that clients send in streams, but for streams that are skipped, or have
+	// no limits by Methods or Plan. A message that exceeds them ends the stream: RecvMsg returns the error, and returns
+	// it again if it is called again. Default: messages are not counted.
 	Messages []throttr.Limit
 
 	// Key returns the key under which a call is counted, for a stream once, in all limits that have none in KeyOf. If
@@ -73,9 +73,10 @@ type Config struct {
 
 	// KeyOf has the keys of limits by their names, InFlight's and those of Messages included, in place of Key. All
 	// limits are still taken together. If a KeyFunc returns "", its limit does not apply to the call. All functions
-	// are called for each call. Without Plan, each name is that of a limit. With Plan, KeyOf has the keys of all limits,
-	// those of plans included, and Key is not used: calls of a plan that has another limit fail with INTERNAL, which
-	// [Server.Check] foresees. Otherwise, a name that is misspelt would make a limit of an account one of an address.
+	// are called for each call. Without Plan, each name is that of a limit. With Plan, KeyOf has the keys of all
+	// limits, those of plans included, and Key is not used: calls of a plan that has another limit fail with INTERNAL,
+	// which [Server.Check] foresees. Otherwise, a name that is misspelt would make a limit of an account one of an
+	// address.
 	KeyOf map[string]KeyFunc
 
 	// Addr says how the address of a call is found: the default key, and that of calls whose Key is "". Default: as
@@ -144,8 +145,8 @@ func (c *Config) plans(calls *admission.Gate) (map[string]*admission.Plan, error
 	plans := make(map[string]*admission.Plan, len(c.Methods))
 	for name, limits := range c.Methods {
 		if !strings.HasPrefix(name, "/") || strings.Count(name, "/") != 2 {
-			return nil, fmt.Errorf("%w: Methods has %q, which is neither a method, such as /package.Service/Method, nor a service, such as /package.Service/",
-				throttr.ErrConfig, name)
+			return nil, fmt.Errorf("%w: Methods has %q, which is neither a method, such as /package.Service/Method, "+
+				"nor a service, such as /package.Service/", throttr.ErrConfig, name)
 		}
 		plan, err := admission.NewPlan(limits...)
 		if err == nil {

@@ -23,7 +23,8 @@
 //
 //	x-ratelimit-remaining: 37
 //	x-ratelimit-reset: 12          (seconds until the window ends, or a denied call can be repeated)
-//	grpc-retry-pushback-ms: 11210  (of denials: clients of grpc-go retry then, if their service config says so; -1: never)
+//	grpc-retry-pushback-ms: 11210  (of calls that are denied or UNAVAILABLE: when clients of grpc-go retry, if their
+//	                               service config says so; -1: never)
 //
 // # Keys, limits, failures
 //

@@ -26,7 +26,7 @@ func Peer(ctx context.Context, _ Call) string { return admission.Addr(remote(ctx
 //
 //go:noinline
 func ByAddr(cfg admission.AddrConfig) (KeyFunc, error) {
-	// The directive gives all functions that it returns one code, by which admission.KeyFuncs knows them.
+	// As it is not inlined, all functions that it returns have the same code: admission.KeyFuncs knows them by that.
 	addrs, err := admission.NewAddrs(cfg)
 	if err != nil {
 		return nil, err

@@ -151,7 +151,7 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 		return handler(srv, ss)
 	}
 	r := s.request(ctx, c)
-	if r.Plan != nil && r.Plan.Empty() { // so its messages are not counted, either
+	if r.Plan != nil && r.Plan.Empty() { // its messages are not counted, either
 		return handler(srv, ss)
 	}
 	d := s.calls.Admit(ctx, r)
@@ -168,8 +168,8 @@ type stream struct {
 	ctx     context.Context
 	call    Call
 	request admission.Request                  // of the stream
-	last    atomic.Pointer[admission.Decision] // the last one: handlers may leave goroutines that receive
-	denied  atomic.Pointer[error]              // that of a message
+	last    atomic.Pointer[admission.Decision] // of the stream, or its last message; a handler may return before RecvMsg
+	denied  atomic.Pointer[error]              // what RecvMsg returns since a message was denied; nil: none was
 }
 
 // Context returns the context of the stream, with the decision.

@@ -100,9 +100,9 @@ type Config struct {
 	OnDenied Answer
 
 	// OnFailure responds to a request that no limit has denied, if the backend has failed to count it in at least one
-	// limit, or to decide on its place. It is not called if the client has disconnected, nor if the backend cannot keep a
-	// limit (throttr.ErrRange, throttr.ErrScale, throttr.ErrUnsupported), or has another value size
-	// (throttr.ErrValueSizeMismatch). That is a mistake in the program, and the response is 500. Default:
+	// limit, or to decide on its place. It is not called if the client has disconnected. Nor is it if the backend can't
+	// keep a limit (throttr.ErrRange, throttr.ErrScale, throttr.ErrUnsupported) or has another value size
+	// (throttr.ErrValueSizeMismatch): that is a mistake in the program, and the response is 500. Default:
 	// [ServeUnlessFull].
 	OnFailure Answer
 

@@ -11,10 +11,10 @@
 //	log.Fatal(http.ListenAndServe(":8080", limit(mux)))
 //
 // Every request is counted under a key, by default the address it comes from, or under one for each limit, see
-// Config.KeyOf: in all limits, or in none if one
-// of them denies it. Then the response is 429 with a Retry-After field. Otherwise the wrapped handler serves it, and
-// finds the decision in the request's context, see [FromContext]. Config.InFlight limits the requests of a key that
-// are served at a time. Package admission says what a key must be.
+// Config.KeyOf. It counts in all limits, or in none if one of them denies it: then the response is 429 with a
+// Retry-After field. Otherwise the wrapped handler serves it, and finds the decision in the request's context, see
+// [FromContext]. Config.InFlight limits the requests of a key that are served at a time. Package admission says what a
+// key must be.
 //
 // [Transport] keeps to the limits of somebody else's API.
 //

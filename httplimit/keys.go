@@ -35,7 +35,7 @@ func Everyone(*http.Request) string { return admission.Everyone.Text }
 //
 //go:noinline
 func ByAddr(cfg AddrConfig) (KeyFunc, error) {
-	// The directive gives all functions that it returns one code, by which admission.KeyFuncs knows them.
+	// As it is not inlined, all functions that it returns have the same code: admission.KeyFuncs knows them by that.
 	addrs, err := admission.NewAddrs(cfg)
 	if err != nil {
 		return nil, err
@@ -61,8 +61,8 @@ func InNetworks(addr AddrConfig, networks ...netip.Prefix) (func(*http.Request) 
 }
 
 // ByHeader returns a KeyFunc whose key is the [HeaderKey] of a header field, or "" if the request
-// does not have the field or has an empty one. Check the field first, see the package
-// documentation: a client that can invent keys has a limit of its own for each of them.
+// does not have the field or has an empty one. Check the field first, see package admission: a client
+// that can invent keys has a limit of its own for each of them.
 func ByHeader(name string) KeyFunc {
 	return func(r *http.Request) string {
 		value := r.Header.Get(name)

@@ -34,7 +34,8 @@ func (m *Middleware) Check(p *Plan) error { return m.gate.Check(p) }
 // Config: whether one of cost 1 would be allowed now, and how many were counted. Use it to answer a customer who is
 // denied:
 //
-//	outcomes, err := m.Peek(ctx, httplimit.Request{Key: httplimit.Key{Text: httplimit.HeaderKey("X-Api-Key", apiKey)}})
+//	key := httplimit.Key{Text: httplimit.HeaderKey("X-Api-Key", apiKey)}
+//	outcomes, err := m.Peek(ctx, httplimit.Request{Key: key})
 //
 // Its Key has the text that Config.Key returns for the requests in question, its Keys those of Config.KeyOf, but for
 // [Everyone]. Of a client that is known by its address, it has the Addr. The error is that of the backend, or matches
@@ -76,9 +77,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	returned = true
 }
 
-// giveBack gives back what a request was counted, if it is to be.
+// giveBack gives back what a request was counted, if Config.GiveBack says so. A request that was denied, or whose client
+// has left, is not asked about.
 func (h *handler) giveBack(r *http.Request, d *Decision, status int) {
-	left := errors.Is(r.Context().Err(), context.Canceled) // otherwise, who leaves in time would never be counted
+	left := errors.Is(r.Context().Err(), context.Canceled) // if it were asked, a client could leave and not be counted
 	if d.Allowed && !left && h.config.GiveBack(r, status) {
 		d.GiveBackLater()
 	}
