@@ -315,23 +315,21 @@ func TestAClientThatGoesByTheFieldsIsNeverDenied(t *testing.T) {
 			if b != 0 {
 				all = append(all, limit(b, "b", 7, 7*time.Second, 2))
 			}
-			t.Run(fmt.Sprint(a, " ", b), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
-					defer store.Close()
-					cfg := admission.Config{Limits: all}
-					shared := []throttr.Option{throttr.WithFallback(store), throttr.WithProcesses(2)}
-					for _, gate := range []*admission.Gate{newGateOn(t, store, cfg), newGateOn(t, testkit.Broken(store, errDown), cfg, shared...)} {
-						time.Sleep(time.Hour + 1234567*time.Microsecond)
-						begun := time.Now()
-						for range 200 {
-							d := gate.Admit(t.Context(), request("k"))
-							require.True(t, d.Allowed, "%s after %v", d.LimitField(), time.Since(begun))
-							time.Sleep(pauseOf(t, d.LimitField()) + 10*time.Millisecond)
-						}
-						require.Less(t, time.Since(begun), 45*time.Minute)
+			testkit.Bubble(t, fmt.Sprint(a, " ", b), func(t *testing.T) {
+				store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
+				defer store.Close()
+				cfg := admission.Config{Limits: all}
+				shared := []throttr.Option{throttr.WithFallback(store), throttr.WithProcesses(2)}
+				for _, gate := range []*admission.Gate{newGateOn(t, store, cfg), newGateOn(t, testkit.Broken(store, errDown), cfg, shared...)} {
+					time.Sleep(time.Hour + 1234567*time.Microsecond)
+					begun := time.Now()
+					for range 200 {
+						d := gate.Admit(t.Context(), request("k"))
+						require.True(t, d.Allowed, "%s after %v", d.LimitField(), time.Since(begun))
+						time.Sleep(pauseOf(t, d.LimitField()) + 10*time.Millisecond)
 					}
-				})
+					require.Less(t, time.Since(begun), 45*time.Minute)
+				}
 			})
 		}
 	}

@@ -575,20 +575,18 @@ func TestAStreamHoldsItsPlaceUntilItEnds(t *testing.T) {
 		"disconnected":  func(s *service, _ grpc.ClientStream, _ func()) { s.conn.Close() },
 		"handler fails": func(_ *service, stream grpc.ClientStream, _ func()) { exchange(stream, "the second message") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newService(t, grpclimit.Config{Messages: []throttr.Limit{{Name: "messages", Max: 1, Scale: time.Hour}}}, noError)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				stream, err := s.chat(ctx)
-				require.NoError(t, err)
-				require.NoError(t, exchange(stream, "hi"))
-				time.Sleep(20 * exports.Lease)
-				require.EqualValues(t, 1, s.inUse())
-				require.Equal(t, codes.ResourceExhausted, s.code(t.Context(), "hi"))
-				end(s, stream, cancel)
-				require.Zero(t, s.inUse())
-			})
+		testkit.Bubble(t, name, func(t *testing.T) {
+			s := newService(t, grpclimit.Config{Messages: []throttr.Limit{{Name: "messages", Max: 1, Scale: time.Hour}}}, noError)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stream, err := s.chat(ctx)
+			require.NoError(t, err)
+			require.NoError(t, exchange(stream, "hi"))
+			time.Sleep(20 * exports.Lease)
+			require.EqualValues(t, 1, s.inUse())
+			require.Equal(t, codes.ResourceExhausted, s.code(t.Context(), "hi"))
+			end(s, stream, cancel)
+			require.Zero(t, s.inUse())
 		})
 	}
 }

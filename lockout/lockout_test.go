@@ -47,11 +47,9 @@ func onBackends(t *testing.T, f func(t *testing.T, guard *lockout.Lockout)) {
 	t.Run("memory", func(t *testing.T) {
 		inMemory(t, func(t *testing.T, b throttr.Backend) { f(t, on(t, b, config)) })
 	})
-	t.Run("server", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			srv := testkit.InMemory(t, mockserver.WithValueSize(2))
-			f(t, on(t, testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend(), config))
-		})
+	testkit.Bubble(t, "server", func(t *testing.T) {
+		srv := testkit.InMemory(t, mockserver.WithValueSize(2))
+		f(t, on(t, testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend(), config))
 	})
 }
 

@@ -308,33 +308,31 @@ func TestWaitsAreBounded(t *testing.T) {
 		"dialing": {}, "TLS": {received: []byte{}, tls: true}, "no response": {received: []byte{}}, "a part": {received: success[:4]},
 	} {
 		for _, limit := range []time.Duration{time.Second, time.Hour} { // of the context
-			t.Run(name+"/"+limit.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					ctx, cancel := context.WithTimeout(t.Context(), limit)
-					defer cancel()
-					p := &peer{pieces: split(c.received, 1)}
-					d := p.dialer()
-					if c.received == nil {
-						d = dialer(hang)
-					}
-					if c.tls {
-						d.TLS = &tls.Config{}
-					}
-					start := time.Now()
-					err := connect(ctx, d, "s")
-					require.ErrorIs(t, err, dial.ErrConnect)
-					require.Equal(t, min(limit, 5*time.Second), time.Since(start))
-					require.Equal(t, limit < time.Hour, errors.Is(err, context.DeadlineExceeded), "whose time is over")
-					if limit == time.Hour && c.received != nil && !c.tls {
-						var timeout net.Error
-						require.ErrorAs(t, err, &timeout)
-						require.True(t, timeout.Timeout())
-						require.ErrorContains(t, err, "no response for 5s")
-						require.Equal(t, len(c.received) == 0, errors.Is(err, dial.ErrSilent))
-					}
-					p.conns.Wait() // the connection has been closed
-					require.LessOrEqual(t, time.Since(start), min(limit+250*time.Millisecond, 5*time.Second), "for the responses that are due")
-				})
+			testkit.Bubble(t, name+"/"+limit.String(), func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				defer cancel()
+				p := &peer{pieces: split(c.received, 1)}
+				d := p.dialer()
+				if c.received == nil {
+					d = dialer(hang)
+				}
+				if c.tls {
+					d.TLS = &tls.Config{}
+				}
+				start := time.Now()
+				err := connect(ctx, d, "s")
+				require.ErrorIs(t, err, dial.ErrConnect)
+				require.Equal(t, min(limit, 5*time.Second), time.Since(start))
+				require.Equal(t, limit < time.Hour, errors.Is(err, context.DeadlineExceeded), "whose time is over")
+				if limit == time.Hour && c.received != nil && !c.tls {
+					var timeout net.Error
+					require.ErrorAs(t, err, &timeout)
+					require.True(t, timeout.Timeout())
+					require.ErrorContains(t, err, "no response for 5s")
+					require.Equal(t, len(c.received) == 0, errors.Is(err, dial.ErrSilent))
+				}
+				p.conns.Wait() // the connection has been closed
+				require.LessOrEqual(t, time.Since(start), min(limit+250*time.Millisecond, 5*time.Second), "for the responses that are due")
 			})
 		}
 	}

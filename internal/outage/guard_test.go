@@ -163,34 +163,32 @@ func down(context.Context) error { return window.ErrUnavailable }
 func TestAGuardedPartIsAwayForAllCalls(t *testing.T) {
 	for state, fault := range map[string]func(context.Context) error{"hangs": hang, "stalls": stall, "down": down} {
 		for name, call := range calls {
-			t.Run(state+"/"+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					store := newRemote()
-					store.be("a", fault)
-					g := guard(store)
-					for range 3 {
-						begun := time.Now()
-						require.NoError(t, g.Err("a", 0))
-						err := call(t.Context(), g, "a", limit)
-						require.LessOrEqual(t, time.Since(begun), 250*time.Millisecond)
-						require.ErrorIs(t, err, window.ErrUnavailable)
-					}
-					require.Error(t, g.Err("a", 0))
-					require.NoError(t, g.Err("b", 0))
-					asked := len(store.made())
-					for other, call := range calls {
-						require.ErrorIs(t, call(t.Context(), g, "a", limit), errNotAsked, other)
-					}
-					require.Len(t, store.made(), asked)
-					for other, call := range calls {
-						require.NoError(t, call(t.Context(), g, "b", limit), other)
-					}
-					store.be("a", nil)
-					time.Sleep(time.Second)
-					for other, call := range calls {
-						require.NoError(t, call(t.Context(), g, "a", limit), other)
-					}
-				})
+			testkit.Bubble(t, state+"/"+name, func(t *testing.T) {
+				store := newRemote()
+				store.be("a", fault)
+				g := guard(store)
+				for range 3 {
+					begun := time.Now()
+					require.NoError(t, g.Err("a", 0))
+					err := call(t.Context(), g, "a", limit)
+					require.LessOrEqual(t, time.Since(begun), 250*time.Millisecond)
+					require.ErrorIs(t, err, window.ErrUnavailable)
+				}
+				require.Error(t, g.Err("a", 0))
+				require.NoError(t, g.Err("b", 0))
+				asked := len(store.made())
+				for other, call := range calls {
+					require.ErrorIs(t, call(t.Context(), g, "a", limit), errNotAsked, other)
+				}
+				require.Len(t, store.made(), asked)
+				for other, call := range calls {
+					require.NoError(t, call(t.Context(), g, "b", limit), other)
+				}
+				store.be("a", nil)
+				time.Sleep(time.Second)
+				for other, call := range calls {
+					require.NoError(t, call(t.Context(), g, "a", limit), other)
+				}
 			})
 		}
 	}
