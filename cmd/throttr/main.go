@@ -111,14 +111,14 @@ func (e *env) execute(ctx context.Context, args []string) (name string, ok bool,
 // within calls f and bounds its time, unless the timeout is 0.
 func within[R any](ctx context.Context, timeout time.Duration, f func(ctx context.Context) (R, error)) (R, error) {
 	if timeout > 0 {
-		cause := fmt.Errorf("not done after %v, see --timeout: %w", timeout, context.DeadlineExceeded)
+		cause := fmt.Errorf("not done after %v, see --timeout", timeout)
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, cause)
 		defer cancel()
 	}
 	result, err := f(ctx)
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+	if err != nil && ctx.Err() == context.DeadlineExceeded {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	return result, err
 }
@@ -138,10 +138,11 @@ func forAll[K any](all []K, do func(K) (bool, error)) (bool, error) {
 
 // printError prints an error of a command in one line.
 func printError(stderr io.Writer, command string, err error) {
-	text := strings.NewReplacer("\n\n", "; ", "\n\t", " ", "\n", ", ").Replace(strings.TrimSpace(err.Error()))
+	text := strings.NewReplacer("\n\n", "; ", "\n\t", " ", "\nthrottr: ", ", ", "\n", ", ", ": throttr: ", ": ").
+		Replace(strings.TrimSpace(err.Error()))
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "throttr: "), "codec: ")
 	if errors.Is(err, context.Canceled) {
-		text = "interrupted"
+		text = "interrupted: " + text
 	}
 	fmt.Fprintf(stderr, "%s: %s\n", command, text)
 }
