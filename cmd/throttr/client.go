@@ -56,18 +56,19 @@ func (e *env) connect(ctx context.Context) (client, error) {
 
 // connectTo connects to servers of any value size, which must be the same for all.
 func connectTo(ctx context.Context, cfg throttr.Config) (client, error) {
-	c, err := connectSize[uint16](ctx, cfg)
-	var one *throttr.ValueSizeError
-	if !errors.As(err, &one) {
-		return c, err
+	sizes := map[int]func(context.Context, throttr.Config) (client, error){
+		1: connectSize[uint8], 2: connectSize[uint16], 4: connectSize[uint32], 8: connectSize[uint64],
 	}
-	switch one.Actual {
-	case 1:
-		return connectSize[uint8](ctx, cfg)
-	case 4:
-		return connectSize[uint32](ctx, cfg)
+	c, err := sizes[2](ctx, cfg)
+	var one, other *throttr.ValueSizeError
+	if errors.As(err, &one) {
+		c, err = sizes[one.Actual](ctx, cfg)
 	}
-	return connectSize[uint64](ctx, cfg)
+	if errors.As(err, &other) {
+		err = fmt.Errorf("value size mismatch: %s has %d-byte values, and %s has %d-byte values; "+
+			"servers that are used together must have the same", other.Server, other.Actual, one.Server, one.Actual)
+	}
+	return c, err
 }
 
 func connectSize[T codec.Value](ctx context.Context, cfg throttr.Config) (client, error) {
