@@ -36,8 +36,7 @@ type counted struct {
 }
 
 func limitedOf(l throttr.Limit) *limited {
-	return &limited{l.Name, l.Algorithm.String(), l.Max, l.Burst, l.Scale.Seconds(), l.Calendar.String(), l.Zone,
-		l.StartDay}
+	return &limited{l.Name, l.Algorithm.String(), l.Max, l.Burst, l.Scale.Seconds(), l.Calendar.String(), l.Zone, l.StartDay}
 }
 
 func countedOf(l *throttr.Listed) counted {
@@ -75,8 +74,7 @@ func countFields(l *throttr.Listed) []any {
 	if l.Digest {
 		key += " (digest)"
 	}
-	return []any{key, dash(l.Limit.Name), l.Window.Count, limit, used, length(l.Limit), l.Limit.Algorithm,
-		left(l.Window.Left)}
+	return []any{key, dash(l.Limit.Name), l.Window.Count, limit, used, length(l.Limit), l.Limit.Algorithm, left(l.Window.Left)}
 }
 
 // length formats the length of a limit's windows.
@@ -310,8 +308,7 @@ func holders(e *env, f *flags) action {
 				}
 				for _, h := range p.ByProcess {
 					some = true
-					e.out.add(held{keyOf(p.Key), p.Digest, p.Name, p.Used, h.Process, h.Held, h.Waiting,
-						h.LeaseEnds.Seconds()},
+					e.out.add(held{keyOf(p.Key), p.Digest, p.Name, p.Used, h.Process, h.Held, h.Waiting, h.LeaseEnds.Seconds()},
 						shown(p.Key), dash(p.Name), p.Used, dash(h.Process), h.Held, h.Waiting,
 						leftIf(h.LeaseEnds > 0, h.LeaseEnds))
 				}

@@ -67,8 +67,7 @@ func (f *flags) parseOne(args []string) ([]string, error) {
 	}
 	known := f.Lookup(name)
 	if known == nil {
-		return nil, fmt.Errorf("--%s is no flag here: see --help, and put -- before arguments that look like flags",
-			name)
+		return nil, fmt.Errorf("--%s is no flag here: see --help, and put -- before arguments that look like flags", name)
 	}
 	if boolean, ok := known.Value.(interface{ IsBoolFlag() bool }); !given && ok && boolean.IsBoolFlag() {
 		value, given = "true", true
@@ -150,11 +149,9 @@ func limitFlagsOf(f *flags) *limitFlags {
 	f.text(&l.Algorithm, "algorithm", "the `algorithm`: fixed-window (the default), aligned-window, "+
 		"token-bucket, sliding-window, sliding-log; with --calendar calendar-window")
 	number(f, &l.Burst, "burst", 0, math.MaxUint64, "how `many` a token bucket holds, if not Max")
-	f.text(&l.Calendar, "calendar",
-		"in place of --scale: windows are a `unit` of the calendar: day, week, month, year")
+	f.text(&l.Calendar, "calendar", "in place of --scale: windows are a `unit` of the calendar: day, week, month, year")
 	f.StringVar(&l.Zone, "zone", "", "the time `zone` of the calendar, such as Europe/Berlin, if not UTC: each zone has another count")
-	number(f, &l.StartDay, "start-day", 0, 31,
-		"the `day` of the month, or of the week from 1 (Monday), on which windows start")
+	number(f, &l.StartDay, "start-day", 0, 31, "the `day` of the month, or of the week from 1 (Monday), on which windows start")
 	return l
 }
 

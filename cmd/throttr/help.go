@@ -35,10 +35,9 @@ func commands() []*command {
 		{name: "forget", setup: forget}, {name: "give-back", setup: giveBack},
 		{name: "holders", setup: holders}, {name: "key", setup: storedKey}, {name: "ping", setup: ping},
 		{name: "insert", setup: insert}, {name: "query", setup: query}, {name: "update", setup: update},
-		{name: "purge", setup: purge},
-		{name: "set", setup: set}, {name: "get", setup: get}, {name: "publish", setup: publish},
-		{name: "subscribe", setup: subscribe},
-		{name: "info", setup: info}, {name: "sweep", setup: sweep}, {name: "mock", setup: mockServer},
+		{name: "purge", setup: purge}, {name: "set", setup: set}, {name: "get", setup: get},
+		{name: "publish", setup: publish}, {name: "subscribe", setup: subscribe}, {name: "info", setup: info},
+		{name: "sweep", setup: sweep}, {name: "mock", setup: mockServer},
 	}
 	for _, c := range all {
 		_, text, _ := strings.Cut(helpText, "\n## "+c.name)

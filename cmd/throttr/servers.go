@@ -1,14 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inspect"
 )
 
@@ -30,32 +33,34 @@ func info(e *env, _ *flags) action {
 		if err != nil {
 			return false, err
 		}
+		reports, failed := make([][]figure, len(cfg.Servers)), make([]error, len(cfg.Servers))
 		return within(ctx, e.timeout, func(ctx context.Context) (bool, error) {
-			var failed []error
-			for _, server := range cfg.Servers {
+			var all sync.WaitGroup
+			for i, server := range cfg.Servers {
 				one := cfg
 				one.Servers = []string{server}
-				c, err := connectTo(ctx, one)
-				if err == nil {
-					err = e.infoOf(ctx, c)
-					c.Close()
-				}
-				failed = append(failed, err)
+				all.Go(func() { reports[i], failed[i] = infoOf(ctx, one) })
+			}
+			all.Wait()
+			for _, figures := range reports {
+				e.report(figures)
 			}
 			return true, errors.Join(failed...)
 		})
 	}
 }
 
-// infoOf prints what the server of a client reports.
-func (e *env) infoOf(ctx context.Context, c client) error {
-	infos, err := c.Info(ctx)
+// infoOf returns what the only server of cfg reports.
+func infoOf(ctx context.Context, cfg throttr.Config) ([]figure, error) {
+	c, err := connectTo(ctx, cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	each, err := serviceTime(ctx, c)
-	if err != nil {
-		return err
+	defer c.Close()
+	infos, err := c.Info(ctx)
+	each, notMeasured := serviceTime(ctx, c)
+	if err := cmp.Or(err, notMeasured); err != nil {
+		return nil, err
 	}
 	s := infos[0]
 	all := []figure{
@@ -71,17 +76,21 @@ func (e *env) infoOf(ctx context.Context, c client) error {
 		name := strings.ToLower(v.Type().Field(i).Name)
 		all = append(all, figure{"requests_" + name, rate(v.Field(i).Interface().(inspect.Count))})
 	}
+	return all, nil
+}
+
+// report prints the figures of a server, unless there are none.
+func (e *env) report(figures []figure) {
 	object := map[string]any{}
-	for _, f := range all {
+	for _, f := range figures {
 		object[f.name] = f.value
 		if e.out.json == nil {
 			e.out.add(nil, strings.ReplaceAll(strings.TrimSuffix(f.name, "_seconds"), "_", " "), figureText(f.value))
 		}
 	}
-	if e.out.json != nil {
+	if e.out.json != nil && len(object) > 0 {
 		e.out.add(object)
 	}
-	return nil
 }
 
 // figureText formats a figure for a table.

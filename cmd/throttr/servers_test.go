@@ -90,10 +90,7 @@ func TestResultsBeforeErrorArePrinted(t *testing.T) {
 	t.Parallel()
 	s, srv := shellFor(t, 2)
 	srv.Inject(mockserver.Fault{Op: codec.OpPurge, Skip: 5, Disconnect: true}) // the probe sends 4
-	status, out, stderr := s.run("", "purge", "a", "b")
-	require.Equal(t, statusError, status)
-	require.Equal(t, "a not found\n", plainly(out))
-	require.Contains(t, stderr, "throttr purge: ")
+	require.Equal(t, "a not found\n", plainly(s.breaksOff("purge a b", "throttr purge: ")))
 }
 
 func TestMessagesArePublishedAndPrinted(t *testing.T) {
@@ -154,22 +151,16 @@ func TestInfoOfAllServers(t *testing.T) {
 		require.Positive(t, v.Inserts.Total)
 		require.Less(t, v.Service, 0.1)
 	}
-	hostile, err := codec.InfoResponse{Version: "\x1b[2J"}.AppendBinary(nil)
-	require.NoError(t, err)
+	hostile, late := testkit.Encode(t, codec.InfoResponse{Version: "\x1b[2J"}), testkit.Encode(t, codec.InfoResponse{Timestamp: 1 << 40})
 	a.Inject(mockserver.Fault{Op: codec.OpInfo, Replace: hostile, Times: 1})
 	require.Regexp(t, `\nversion +"\\x1b\[2J"\n`, s.does("info"), "it changes no terminal")
-	late, err := codec.InfoResponse{Timestamp: 1 << 40}.AppendBinary(nil)
-	require.NoError(t, err)
 	a.Inject(mockserver.Fault{Op: codec.OpInfo, Replace: late, Times: 1})
-	status, out, stderr := s.run("", "info", "--json")
-	require.Equal(t, statusError, status, "the year 36812 is none of JSON")
-	require.Contains(t, out, b.Addr(), "the other one is printed")
-	require.Contains(t, stderr, "year outside of range")
+	require.Contains(t, s.breaksOff("info --json", "year outside of range"), b.Addr(), "the year 36812 is none of JSON")
+	a.HoldAccept(true)
+	require.Contains(t, s.breaksOff("info --timeout 1s", "not done after 1s", a.Addr()), b.Addr(), "none waits for a silent one")
+	a.HoldAccept(false)
 	b.Close()
-	status, out, stderr = s.run("", "info")
-	require.Equal(t, statusError, status)
-	require.Contains(t, out, a.Addr(), "the other one is printed")
-	require.Contains(t, stderr, b.Addr())
+	require.Contains(t, s.breaksOff("info", b.Addr()), a.Addr())
 }
 
 func TestSweepRemovesRecordsOfTheDead(t *testing.T) {
