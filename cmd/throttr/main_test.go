@@ -161,6 +161,8 @@ func TestStoreIsAURL(t *testing.T) {
 		shell{t, store}.prints(0, "k purged\n", "purge k")
 		require.Greater(t, a.Requests(codec.OpInsert)+b.Requests(codec.OpInsert), before)
 	}
+	a.Inject(mockserver.Fault{Times: 1, Delay: 700 * time.Millisecond}) // longer than a lazy start waits
+	require.Contains(t, shell{t, "throttr://" + a.Addr() + "?lazy=true"}.does("ping"), "it is there")
 	shell{t, "unix://" + socket}.prints(0, "k inserted\n", "insert --ttl 1h k 1")
 	require.Positive(t, c.Requests(codec.OpInsert))
 	t.Setenv("THROTTR_URL", a.Addr())

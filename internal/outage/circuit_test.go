@@ -278,8 +278,11 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		require.ErrorIs(t, outage.NewBackoff(time.Hour, time.Hour).Wait(ctx, nil), context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(start))
 		require.NoError(t, outage.SleepUntil(t.Context(), start, nil), "a time that is over")
+		require.ErrorIs(t, outage.SleepUntil(ctx, start, nil), context.DeadlineExceeded)
+		woken := make(chan struct{})
+		close(woken)
 		for range 50 {
-			require.ErrorIs(t, outage.SleepUntil(ctx, start, nil), context.DeadlineExceeded)
+			require.ErrorIs(t, outage.SleepUntil(ctx, time.Time{}, woken), context.DeadlineExceeded)
 		}
 	})
 }
