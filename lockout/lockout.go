@@ -39,30 +39,34 @@ import (
 
 // Config configures a [Lockout]. Failures is required.
 type Config struct {
-	// Failures is how many attempts of a key may fail. The last one locks the key out. It has a name, from which
-	// those of three more limits are made: name.fails, name.lock and name.locks. With Shadow, nothing is denied.
+	// Failures is how many attempts of a key may fail: the last of them locks the key out. It needs a Name and a Max. The
+	// names of three more limits begin with the Name: name.fails, name.lock and name.locks. With Shadow, nothing is
+	// denied.
 	//
 	// On Throttr servers whose TTLs of Failures are in minutes (with 1 byte for a value those of more than 100 s, with
 	// 2 bytes of more than 9 h), an attempt that lasts for over a second stays counted, although it has succeeded: see
 	// docs/servers.md.
 	Failures throttr.Limit
-	// Locks are how long a key is locked out the first time, the second time, and so on; from then on, as long as
-	// the last time. Each is longer than the one before. Default: 1 minute, 10 minutes, 1 hour. At most 16.
+	// Locks are how long a key is locked out the first time, the second time, and so on. After the last of Locks, it is
+	// for as long each time. There are at most 16, each longer than the one before. Default: 1 minute, 10 minutes, 1
+	// hour.
 	Locks []time.Duration
-	// Memory is how long the times that a key was locked out are remembered, from the first one. Default: a day.
+	// Memory is for how long it is remembered how often a key was locked out, from the first time: then the first of
+	// Locks is next again. Default: 24 hours.
 	Memory time.Duration
 }
 
+// maxLocks is the largest number of Config.Locks: each Try asks for all of them.
 const maxLocks = 16
 
 // Lockout shuts out keys. It is safe for concurrent use.
 type Lockout struct {
 	limiter  *throttr.RateLimit
-	failures throttr.Limit   // counts attempts that have failed, or are under way
-	fails    throttr.Limit   // counts those that have failed
-	locks    []throttr.Limit // which allow one hit, that of the lock: of the first time, the second time, and so on
-	times    throttr.Limit   // counts locks
-	all      []throttr.Limit
+	failures throttr.Limit   // Config.Failures: counts attempts that have failed, or are under way
+	fails    throttr.Limit   // name.fails: counts those that have failed
+	times    throttr.Limit   // name.locks: counts how often the key was locked out
+	locks    []throttr.Limit // name.lock, of each length: counted means that the key is locked out until the window ends
+	all      []throttr.Limit // these
 }
 
 // New returns a Lockout that counts with limiter. It panics if limiter is nil. The error matches
@@ -109,8 +113,8 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Lockout, error) {
 
 // Try begins an attempt of a key. If ok is false, the key is locked out, or as many attempts as may fail have failed
 // or are under way: see [Attempt.RetryAfter]. Otherwise the caller ends the attempt with Succeeded or Failed; one
-// that is not ended counts as a failure. An error is that of the limiter: then it is not known whether the key is
-// locked out.
+// that is not ended counts as a failure. An error is that of the limiter: then a is nil, and it is not known whether
+// the key is locked out.
 func (l *Lockout) Try(ctx context.Context, key string) (a *Attempt, ok bool, err error) {
 	a = &Attempt{lockout: l, key: key}
 	if a.retryAfter, err = l.locked(ctx, key); err != nil {
@@ -126,7 +130,7 @@ func (l *Lockout) Try(ctx context.Context, key string) (a *Attempt, ok bool, err
 	if !ok || l.failures.Shadow {
 		return a, ok, nil
 	}
-	// A lock since the first look has forgotten the failures, so that there was room for this attempt.
+	// If the key was locked out since the first look, the failures were forgotten: that made room for this attempt.
 	locked, err := l.locked(ctx, key)
 	if err == nil && locked == 0 {
 		return a, true, nil
@@ -139,8 +143,8 @@ func (l *Lockout) Try(ctx context.Context, key string) (a *Attempt, ok bool, err
 	return a, false, nil
 }
 
-// Locked returns for how long a key is locked out, and 0 if it is not, also if Failures has Shadow. It counts nothing:
-// for what is no attempt, but is not for who is locked out.
+// Locked returns for how long a key is locked out, and 0 if it is not, or if Failures has Shadow. It counts nothing: use
+// it for what cannot fail, but is denied to a key that is locked out. An error is that of the limiter.
 func (l *Lockout) Locked(ctx context.Context, key string) (time.Duration, error) {
 	if l.failures.Shadow {
 		return 0, nil
@@ -165,15 +169,15 @@ func (l *Lockout) locked(ctx context.Context, key string) (longest time.Duration
 }
 
 // Fail counts a failure of a key without an attempt: for example, that another limit has denied it. Errors are those of
-// [Attempt.Failed], but the failure may not be counted, either. Fail does not depend on the end of ctx: whoever fails
-// may have left.
+// [Attempt.Failed], and then the failure may not be counted. Fail does not depend on the end of ctx: whoever fails may
+// have left.
 func (l *Lockout) Fail(ctx context.Context, key string) error {
 	ctx = context.WithoutCancel(ctx)
 	_, err := l.charge(ctx, key, l.failures)
 	return errors.Join(err, l.fail(ctx, key))
 }
 
-// fail counts what has failed, apart from attempts that are under way. The last failure that may be locks the key out.
+// fail counts a failure in l.fails, where attempts that are under way are not. The last one that may be locks the key out.
 func (l *Lockout) fail(ctx context.Context, key string) error {
 	res, err := l.charge(ctx, key, l.fails)
 	if err != nil || res.Remaining > 0 {
@@ -182,13 +186,14 @@ func (l *Lockout) fail(ctx context.Context, key string) error {
 	return l.lock(ctx, key)
 }
 
-// Unlock forgets all failures and locks of a key.
+// Unlock forgets all failures and locks of a key. An error is that of the limiter.
 func (l *Lockout) Unlock(ctx context.Context, key string) error {
 	return l.limiter.Forget(ctx, key, l.all...)
 }
 
-// lock locks a key out. Of several calls at one time, the first one that counts in the shortest lock makes it longer if
-// there were others before, and the others do nothing. If it fails, the failures are not forgotten.
+// lock locks a key out. Of several calls at one time, the first one that counts in the shortest lock does it: if the key
+// was locked out before, it counts in the longer lock, too. The other calls do nothing. If there is an error, the
+// failures are not forgotten.
 func (l *Lockout) lock(ctx context.Context, key string) error {
 	first, err := l.charge(ctx, key, l.locks[0])
 	if err != nil || first.Count > 1 {
@@ -224,11 +229,11 @@ type Attempt struct {
 	ended      atomic.Bool
 }
 
-// RetryAfter returns when to try again, if the attempt was refused.
+// RetryAfter returns after which time to try again, if the attempt was refused.
 func (a *Attempt) RetryAfter() time.Duration { return a.retryAfter }
 
 // Succeeded ends the attempt: it was no failure. It does not depend on the end of ctx. Earlier failures stay: whoever
-// knows one password may be guessing another.
+// knows one password may be guessing another. An error is that of the limiter: then the attempt may stay counted.
 func (a *Attempt) Succeeded(ctx context.Context) error {
 	if a.ended.Swap(true) {
 		return nil

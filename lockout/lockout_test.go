@@ -28,7 +28,7 @@ var config = lockout.Config{
 
 // on returns a lockout on a backend.
 func on(t *testing.T, b throttr.Backend, cfg lockout.Config, opts ...throttr.Option) *lockout.Lockout {
-	guard, err := lockout.New(throttr.NewRateLimit(b, opts...), cfg)
+	guard, err := lockout.New(throttr.NewRateLimit(b, append(opts, throttr.WithLogger(nil))...), cfg)
 	require.NoError(t, err)
 	return guard
 }
