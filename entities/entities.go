@@ -59,11 +59,11 @@ func New(limiter *throttr.RateLimit) *Limiter {
 
 // Hit counts one operation of an entity. It returns nil if there were at most Max of them in the window,
 // this one included.
-func (n *Limiter) Hit(ctx context.Context, entity string, operation throttr.Limit) error {
+func (l *Limiter) Hit(ctx context.Context, entity string, operation throttr.Limit) error {
 	if err := validate(entity, operation); err != nil {
 		return err
 	}
-	res, err := n.limiter.HitN(ctx, entity, operation, 1)
+	res, err := l.limiter.HitN(ctx, entity, operation, 1)
 	if err != nil {
 		return err
 	}
@@ -71,9 +71,9 @@ func (n *Limiter) Hit(ctx context.Context, entity string, operation throttr.Limi
 }
 
 // Execute runs f if [Limiter.Hit] returns nil, and returns f's error, or Hit's.
-func (n *Limiter) Execute(ctx context.Context, entity string, operation throttr.Limit,
+func (l *Limiter) Execute(ctx context.Context, entity string, operation throttr.Limit,
 	f func(context.Context) error) error {
-	if err := n.Hit(ctx, entity, operation); err != nil {
+	if err := l.Hit(ctx, entity, operation); err != nil {
 		return err
 	}
 	return f(ctx)
@@ -81,21 +81,21 @@ func (n *Limiter) Execute(ctx context.Context, entity string, operation throttr.
 
 // Peek returns the state of the window without counting. Allowed says whether one more operation would be
 // allowed now. ResetAt is zero if there is no window.
-func (n *Limiter) Peek(ctx context.Context, entity string, operation throttr.Limit) (throttr.Result, error) {
+func (l *Limiter) Peek(ctx context.Context, entity string, operation throttr.Limit) (throttr.Result, error) {
 	if err := validate(entity, operation); err != nil {
 		return throttr.Result{}, err
 	}
-	return n.limiter.Peek(ctx, entity, operation, 1)
+	return l.limiter.Peek(ctx, entity, operation, 1)
 }
 
 // Reserve takes cost, as RateLimit.Reserve does. The caller then commits what was really used, or cancels.
 // A denial is a [*throttr.RateLimitError], and counts nothing.
-func (n *Limiter) Reserve(ctx context.Context, entity string, operation throttr.Limit,
+func (l *Limiter) Reserve(ctx context.Context, entity string, operation throttr.Limit,
 	cost uint64) (*throttr.Reservation, error) {
 	if err := validate(entity, operation); err != nil {
 		return nil, err
 	}
-	rv, ok, err := n.limiter.Reserve(ctx, operation.For(entity, cost))
+	rv, ok, err := l.limiter.Reserve(ctx, operation.For(entity, cost))
 	if err == nil && !ok {
 		err = denial(entity, operation, rv.Results()[0])
 	}
@@ -105,21 +105,22 @@ func (n *Limiter) Reserve(ctx context.Context, entity string, operation throttr.
 	return rv, nil
 }
 
-// Wait waits until cost is taken, as RateLimit.Wait does, with the same errors.
-func (n *Limiter) Wait(ctx context.Context, entity string, operation throttr.Limit, cost uint64) error {
+// Wait waits until cost is taken, as RateLimit.Wait does. Beside a [*ValidationError], errors are those of
+// RateLimit.Wait.
+func (l *Limiter) Wait(ctx context.Context, entity string, operation throttr.Limit, cost uint64) error {
 	if err := validate(entity, operation); err != nil {
 		return err
 	}
-	_, err := n.limiter.Wait(ctx, entity, operation, cost)
+	_, err := l.limiter.Wait(ctx, entity, operation, cost)
 	return err
 }
 
 // Reset ends the window. The next operation opens another one.
-func (n *Limiter) Reset(ctx context.Context, entity string, operation throttr.Limit) error {
+func (l *Limiter) Reset(ctx context.Context, entity string, operation throttr.Limit) error {
 	if err := validate(entity, operation); err != nil {
 		return err
 	}
-	return n.limiter.Forget(ctx, entity, operation)
+	return l.limiter.Forget(ctx, entity, operation)
 }
 
 // denial returns the error of a result that is a denial, and nil otherwise.
@@ -133,6 +134,7 @@ func denial(entity string, operation throttr.Limit, res throttr.Result) error {
 // maxEntity is the greatest length of an entity in bytes.
 const maxEntity = 1024
 
+// validate returns a [*ValidationError] if an argument is invalid.
 func validate(entity string, operation throttr.Limit) error {
 	switch {
 	case entity == "":

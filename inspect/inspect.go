@@ -40,8 +40,8 @@ type Info struct {
 type Usage struct {
 	ReadsPerMinute  uint64 // in the last whole minute
 	WritesPerMinute uint64 // in the last whole minute
-	Reads           uint64
-	Writes          uint64
+	Reads           uint64 // since the record was made
+	Writes          uint64 // since the record was made
 }
 
 // KeyUsage is a record and how much it was used. See Client.KeyStats.
@@ -66,7 +66,7 @@ const (
 	Buffer              // see Client.Set
 )
 
-// String returns "counter" or "buffer".
+// String returns "buffer" for a Buffer, and "counter" for anything else.
 func (k Kind) String() string {
 	if k == Buffer {
 		return "buffer"
@@ -84,24 +84,23 @@ type Record struct {
 	BytesUsed uint64     // by its value: a buffer's length, the value size for a counter
 }
 
-// Connection is a connection that is open on a server, anybody's. See
-// Client.Connections.
+// Connection is a connection that is open on a server, of any client. See Client.Connections.
 type Connection struct {
 	Server string // as in Config.Servers
 	ID     codec.ConnID
-	Type   codec.ConnectionType
-	Kind   codec.Transport // tcp or unix
+	Type   codec.ConnectionType // client or agent
+	Kind   codec.Transport      // tcp or unix
 	// Addr is the address of the other end; zero for a unix socket. A server truncates an
 	// address to 16 characters: if it may have been longer, only the port is set.
 	Addr        netip.AddrPort
 	ConnectedAt time.Time // UTC, by the server's clock
 
-	ReadBytes      uint64 // from the connection
-	WriteBytes     uint64 // to the connection
-	PublishedBytes uint64
-	ReceivedBytes  uint64
-	AllocatedBytes uint64
-	ConsumedBytes  uint64
+	ReadBytes      uint64              // from the connection
+	WriteBytes     uint64              // to the connection
+	PublishedBytes uint64              // of payloads that it has published and received itself
+	ReceivedBytes  uint64              // of payloads that it has received from others
+	AllocatedBytes uint64              // 0 in all responses of the servers that were seen
+	ConsumedBytes  uint64              // 0 in all responses of the servers that were seen
 	Requests       codec.RequestCounts // of each kind, sent over the connection
 }
 

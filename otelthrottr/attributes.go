@@ -50,8 +50,8 @@ func attributesOf(outcome string, e throttr.Event) []attribute.KeyValue {
 	return attributes
 }
 
-// named returns the attribute of a limit that has a name. It makes the name valid UTF-8, because exporters drop all that
-// they send together if one string is invalid.
+// named returns the attribute of a limit that has a name. It makes the name valid UTF-8: if one string is invalid,
+// exporters drop all that they would send with it.
 func named(limit string) []attribute.KeyValue {
 	if limit == "" {
 		return nil

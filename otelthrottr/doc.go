@@ -1,5 +1,5 @@
-// Package otelthrottr reports the decisions of a rate limiter to OpenTelemetry, as metrics. It is a module of its own, so
-// that package throttr does not depend on OpenTelemetry.
+// Package otelthrottr reports the decisions of a rate limiter to OpenTelemetry, as metrics. It is a module of its own,
+// so that package throttr does not depend on OpenTelemetry.
 //
 //	observer, err := otelthrottr.New()
 //	if err != nil {
@@ -9,13 +9,14 @@
 //
 // # Metrics
 //
-//	throttr.hits          counter, {hit}     hits and takes that were decided, and those that failed
-//	throttr.hit.duration  histogram, s       durations of hits and takes, whatever their outcome
-//	throttr.wait.duration histogram, s       durations of waits (RateLimit.Wait) instead
-//	throttr.limit.usage   histogram, 1       which part of a limit is counted, after each decision of the store, by name
-//	throttr.settlements   counter, {settlement}  takes of reservations that were settled, or could not be
-//	throttr.resets        counter, {reset}   windows that were reset, and resets that failed
-//	throttr.outages       up-down counter, {outage}  stores that are away at present, see throttr.WithBreaker
+//	throttr.hits           counter, {hit}            hits and takes that were decided, and those that failed
+//	throttr.hit.duration   histogram, s              durations of hits and takes, whatever their outcome
+//	throttr.wait.duration  histogram, s              durations of waits (RateLimit.Wait) instead
+//	throttr.limit.usage    histogram, 1              which part of a limit is counted, after each decision of the
+//	                                                 store, by name
+//	throttr.settlements    counter, {settlement}     takes of reservations that were settled, or could not be
+//	throttr.resets         counter, {reset}          windows that were reset, and resets that failed
+//	throttr.outages        up-down counter, {outage} stores that are away at present, see throttr.WithBreaker
 //
 // A hit counts as one, whatever its n. So do takes and charges. The attributes have few values:
 //

@@ -10,11 +10,11 @@ import (
 	"github.com/throttr-go/throttr/inflight"
 )
 
-// The upper bounds of buckets, in seconds and parts of the Max.
+// The boundaries of the histograms throttr.inflight.*: in seconds, and in parts of the Max.
 var (
-	waitBounds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
-	heldBounds = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
-	usedBounds = []float64{.1, .2, .3, .4, .5, .6, .7, .8, .9, .95, 1}
+	waitedBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+	heldBuckets   = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
+	usedBuckets   = []float64{.1, .2, .3, .4, .5, .6, .7, .8, .9, .95, 1}
 )
 
 // InFlight returns an observer for [inflight.WithObserver], which reports the metrics throttr.inflight.*: how many
@@ -26,10 +26,10 @@ func InFlight(opts ...Option) (inflight.Observer, error) {
 	m := newInstruments("InFlight", opts)
 	calls := m.counter("throttr.inflight.calls", "{call}", "Calls that wanted places.")
 	outages := m.outages("throttr.inflight.outages")
-	waited := m.histogram("throttr.inflight.waited", "s", "Time from a call to its decision.", waitBounds...)
-	held := m.histogram("throttr.inflight.held", "s", "Time for which places were held.", heldBounds...)
+	waited := m.histogram("throttr.inflight.waited", "s", "Time from a call to its decision.", waitedBuckets...)
+	held := m.histogram("throttr.inflight.held", "s", "Time for which places were held.", heldBuckets...)
 	used := m.histogram("throttr.inflight.used", "1",
-		"Part of the Max that is held, by all processes, right after a decision.", usedBounds...)
+		"Part of the Max that is held, by all processes, right after a decision.", usedBuckets...)
 	if err := m.err(); err != nil {
 		return nil, err
 	}

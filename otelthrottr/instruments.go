@@ -17,14 +17,15 @@ type Option func(*instruments)
 // WithMeterProvider sets the provider of the meter. Default, and if p is nil: the global one.
 func WithMeterProvider(p metric.MeterProvider) Option { return func(i *instruments) { i.provider = p } }
 
-// instruments makes metrics, and collects the errors of a meter.
+// instruments makes metrics of a meter, and collects the errors.
 type instruments struct {
 	provider metric.MeterProvider
 	metric.Meter
 	errs []error
 }
 
-// newInstruments returns what makes the metrics of a function.
+// newInstruments returns what makes the metrics of an exported function with these options. It panics in its name if
+// an option is nil.
 func newInstruments(function string, opts []Option) *instruments {
 	i := new(instruments)
 	api.Apply("otelthrottr: "+function, i, opts)
@@ -48,7 +49,7 @@ func (i *instruments) histogram(name, unit, description string, bounds ...float6
 	return h
 }
 
-// outages makes a metric of stores that are away.
+// outages makes a metric that counts stores that are away.
 func (i *instruments) outages(name string) metric.Int64UpDownCounter {
 	c, err := i.Int64UpDownCounter(name, metric.WithUnit("{outage}"),
 		metric.WithDescription("Stores that are away at present."))

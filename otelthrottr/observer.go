@@ -13,9 +13,9 @@ import (
 // ScopeName is the name of the meter.
 const ScopeName = "github.com/throttr-go/throttr/otelthrottr"
 
-// buckets are the boundaries of throttr.hit.duration in seconds. A hit takes less than a
+// hitBuckets are the boundaries of throttr.hit.duration in seconds. A hit takes less than a
 // microsecond in memory, and some hundred milliseconds on a distant server.
-var buckets = []float64{
+var hitBuckets = []float64{
 	1e-6, 1e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3,
 	0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 }
@@ -23,8 +23,8 @@ var buckets = []float64{
 // waitBuckets are the boundaries of throttr.wait.duration in seconds.
 var waitBuckets = []float64{1e-3, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
 
-// usageBounds are the boundaries of throttr.limit.usage: parts of what a limit holds.
-var usageBounds = []float64{0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1}
+// usageBuckets are the boundaries of throttr.limit.usage: parts of what a limit holds.
+var usageBuckets = []float64{0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1}
 
 // observer observes events.
 type observer struct {
@@ -43,10 +43,10 @@ func New(opts ...Option) (throttr.Observer, error) {
 	m := newInstruments("New", opts)
 	o := &observer{
 		hits:     m.counter("throttr.hits", "{hit}", "Hits that were decided, and hits that failed."),
-		duration: m.histogram("throttr.hit.duration", "s", "Durations of hits.", buckets...),
+		duration: m.histogram("throttr.hit.duration", "s", "Durations of hits.", hitBuckets...),
 		waits:    m.histogram("throttr.wait.duration", "s", "Durations of waits for takes.", waitBuckets...),
 		usage: m.histogram("throttr.limit.usage", "1",
-			"Part of what a limit holds that is counted, right after a decision.", usageBounds...),
+			"Part of what a limit holds that is counted, right after a decision.", usageBuckets...),
 		settled: m.counter("throttr.settlements", "{settlement}",
 			"Takes of reservations that were settled, and those that could not be settled."),
 		resets:  m.counter("throttr.resets", "{reset}", "Windows that were reset, and resets that failed."),

@@ -18,7 +18,7 @@ import (
 // the client.
 const All = pubsub.All
 
-// ErrRefused says that a server responded to a SUBSCRIBE with failure.
+// ErrRefused says that a server responded to a SUBSCRIBE with failure. Client.Subscribe returns errors that match it.
 var ErrRefused = pubsub.ErrRefused
 
 // Overflow says which message a subscription drops if its queue is full.
@@ -65,8 +65,8 @@ func WithOverflow(policy Overflow) Option {
 // it, as in Config.Servers; Channel; Payload, a copy that belongs to the receiver, nil for a gap; and Gap.
 //
 // Gap says that messages may be missing: the connection to Server was lost, and the subscription is active again. A gap
-// comes before any message of the new connection.
-// One can also follow messages that came before the subscription was confirmed, if others were missed until then.
+// comes before any message of the new connection. One can also follow messages that came before the subscription was
+// confirmed, if others were missed until then.
 type Message = pubsub.Message
 
 // Subscription is a queue of the messages of one channel. Client.Subscribe makes one. It is safe for
