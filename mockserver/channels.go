@@ -11,7 +11,7 @@ const everyConn = "*"
 type subscription struct {
 	conn  *conn
 	since uint64 // ns since 1970
-	read  uint64 // bytes published
+	read  uint64 // bytes of the payloads published on the channel since then
 }
 
 // channels are the channels that have subscriptions. The server's lock guards them. A
@@ -76,7 +76,7 @@ func (s *Server) Publish(channel string, payload []byte) (reached int) {
 
 // deliver sends c an EVENT that a connection has published, or the test if from is nil.
 func (s *Server) deliver(from, c *conn, event []byte, payload int) {
-	s.respond(c, response{frame: event}, nil)
+	s.queue(c, response{frame: event}, nil)
 	if c == from {
 		c.published += uint64(payload)
 		return

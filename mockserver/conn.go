@@ -11,9 +11,9 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// readSize returns how many bytes are read from a connection before responses are sent: what a real server's buffer
-// holds, if requests take time. Else it is more, so that a flood counts as one: all of its responses are outstanding,
-// however fast they could be sent.
+// readSize returns how many bytes are read from a connection before responses are sent. If requests take time, it is
+// what a real server's buffer holds. Otherwise it is more, so that a flood counts as one: all of its responses are
+// outstanding, however fast they could be sent.
 func (s *Server) readSize() int {
 	if s.costs == (costs{}) {
 		return 64 << 10
@@ -43,8 +43,8 @@ type conn struct {
 
 	// Guarded by Server.mu.
 	out                   []response // that have not been sent
-	buf                   []byte     // the last of their frames
-	held                  bool       // nothing is sent yet
+	buf                   []byte     // has the frames of the last of them
+	held                  bool       // nothing is sent before the reader has executed what it has read
 	closed                bool       // it has ended
 	halfOpen              bool       // what the client sends is lost, and nothing is sent
 	dropped               bool       // the server has ended the connection
@@ -53,7 +53,7 @@ type conn struct {
 	packets               int        // with requests, during the start-up
 	requests              [lastOp + 1]uint64
 	readBytes, writeBytes uint64
-	published, received   uint64 // bytes of payloads: published to itself; published by others
+	published, received   uint64 // bytes of payloads that it has received: of its own, and of others
 }
 
 // newConn makes a connection that is not served yet. The caller holds s.mu.
@@ -115,9 +115,11 @@ func (c *conn) serve(data []byte) bool {
 		return true
 	}
 	c.in = append(c.in, data...)
-	ok := true
-	for n := 1; n > 0 && ok && len(c.in) > 0; {
+	ok, progress := true, true
+	for ok && progress && len(c.in) > 0 {
+		var n int
 		n, ok = c.srv.turn(c, c.in[:min(len(c.in), codec.MaxFrame)])
+		progress = n > 0
 		c.in = slices.Delete(c.in, 0, n)
 	}
 	c.srv.mu.Lock()
@@ -173,8 +175,8 @@ func (s *Server) step(c *conn, src []byte, now uint64) (n int, err error) {
 		return len(src), nil
 	}
 	made := s.store.made
-	x := &s.exchange
-	*x = exchange{conn: c, response: response{frame: x.frame[:0]}}
+	x := &s.execution
+	*x = execution{conn: c, response: response{frame: x.frame[:0]}}
 	if n, err = s.protocol.execute(x, src); err != nil {
 		return 0, err
 	}
@@ -182,6 +184,6 @@ func (s *Server) step(c *conn, src []byte, now uint64) (n int, err error) {
 	if s.observer != nil {
 		s.observe(x)
 	}
-	s.respond(c, x.response, s.faultOf(x.op, x.key))
+	s.queue(c, x.response, s.faultOf(x.op, x.key))
 	return n, nil
 }

@@ -60,6 +60,6 @@ package mockserver
 //   - protocol.go decodes the request, calls the store or the channels, and encodes the response; listing.go has the
 //     requests about the server itself.
 //   - store.go has the records; collector.go expires them.
-//   - fault.go: respond queues the response, after what tests have injected; writer.go sends it.
+//   - fault.go: queue adds the response to those to be sent, after what tests have injected; writer.go sends it.
 //
 // The other files have one hazard or one kind of fault each, or what tests call: inspect.go reads and writes records.

@@ -49,7 +49,7 @@ func (s *Server) Send(p []byte) (sent int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.open() {
-		s.respond(c, response{frame: p}, nil)
+		s.queue(c, response{frame: p}, nil)
 		c.signal()
 		sent++
 	}
@@ -70,9 +70,8 @@ func (s *Server) faultOf(op codec.Op, key []byte) *Fault {
 	return nil
 }
 
-// respond adds a response to those that c has to send, after applying f to it, if that is not nil. The caller holds
-// s.mu.
-func (s *Server) respond(c *conn, r response, f *Fault) {
+// queue adds a response to those that c has to send, after applying f to it, if that is not nil. The caller holds s.mu.
+func (s *Server) queue(c *conn, r response, f *Fault) {
 	if c.halfOpen {
 		return
 	}

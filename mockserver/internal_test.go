@@ -35,7 +35,7 @@ func TestManyRecordsTakeLittleTime(t *testing.T) {
 func TestABufferThatIsAlwaysInUseIsBounded(t *testing.T) {
 	s, c := new(Server), new(conn)
 	for i := range 10_000 {
-		s.respond(c, response{frame: []byte{byte(i), byte(i >> 8)}}, nil)
+		s.queue(c, response{frame: []byte{byte(i), byte(i >> 8)}}, nil)
 		if first := i - len(c.out) + 1; len(c.out) > 2 {
 			require.Equal(t, []byte{byte(first), byte(first >> 8)}, c.out[0].frame)
 			c.out = c.out[1:]

@@ -11,7 +11,8 @@ const maxLeaked = 40_960
 
 // Leaked returns how many responses were not read by the clients that had asked for them, before these
 // ended their connections: a real server never gets their memory back, and becomes slower with each
-// (H16). Over a socket, it is those of the last turn of each such connection.
+// (H16). Over a socket, only the responses to what was read last from such a connection count. There are at most
+// 40,960: a real server looks through no more.
 //
 // Connections that the server ends itself, by [Server.Disconnect] or [Cut], do not count.
 func (s *Server) Leaked() int {

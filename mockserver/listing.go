@@ -12,8 +12,8 @@ import (
 // version is the version of the server that the mock server follows.
 const version = "5.0.11"
 
-// inspect executes a request about the server itself.
-func (p sized[T]) inspect(x *exchange) {
+// describe executes a request about the server itself.
+func (p sized[T]) describe(x *execution) {
 	switch m := x.request.(type) {
 	case codec.List:
 		p.list(x)
@@ -61,7 +61,7 @@ func (p sized[T]) inspect(x *exchange) {
 	}
 }
 
-func (p sized[T]) list(x *exchange) {
+func (p sized[T]) list(x *execution) {
 	entries := make([]codec.ListEntry[T], 0, len(p.store.records))
 	for _, r := range p.store.listed() {
 		e := codec.ListEntry[T]{Key: []byte(r.key), Unit: r.unit, Expires: r.expires, Bytes: T(codec.Size[T]())}
@@ -77,7 +77,7 @@ func (p sized[T]) list(x *exchange) {
 	p.store.spoil(x.frame)
 }
 
-func (p sized[T]) stats(x *exchange) {
+func (p sized[T]) stats(x *execution) {
 	entries := make([]codec.StatsEntry, 0, len(p.store.records))
 	for _, r := range p.store.listed() {
 		entries = append(entries, codec.StatsEntry{Key: []byte(r.key), Usage: r.usage(p.store.minute)})

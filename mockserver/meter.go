@@ -1,8 +1,6 @@
 package mockserver
 
-import (
-	"github.com/throttr-go/throttr/codec"
-)
+import "github.com/throttr-go/throttr/codec"
 
 // meter counts events, and how many there were in the last whole minute. Minutes are
 // counted from the start of the server. Nothing runs in the background: a meter catches

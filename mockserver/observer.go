@@ -18,7 +18,7 @@ type Exec struct {
 }
 
 // observe reports the request that x has just executed. The caller holds s.mu.
-func (s *Server) observe(x *exchange) {
+func (s *Server) observe(x *execution) {
 	e := Exec{
 		Conn:    x.conn.number,
 		Time:    timeOf(s.store.now),

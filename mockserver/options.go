@@ -69,7 +69,7 @@ func WithRealCollector() Option {
 // must be quick, and must not call methods of the server other than [Server.Now].
 func WithObserver(f func(Exec)) Option { return func(o *options) { o.observer = f } }
 
-// complete sets what depends on other options, and returns an error if one is out of range.
+// complete sets defaults that depend on other options, and returns an error if an option is out of range.
 func (o *options) complete() error {
 	switch {
 	case o.err != nil:

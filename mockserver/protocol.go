@@ -9,8 +9,8 @@ import (
 // lastOp is the highest op code that does not kill a real server (H6).
 const lastOp = 0x1f
 
-// exchange is a request that is being executed, and its response.
-type exchange struct {
+// execution is a request that is being executed, and its response.
+type execution struct {
 	conn    *conn // where the request came from
 	op      codec.Op
 	request codec.Request
@@ -20,14 +20,15 @@ type exchange struct {
 }
 
 // status responds to a request about key with one status byte.
-func (x *exchange) status(key []byte, ok bool) {
+func (x *execution) status(key []byte, ok bool) {
 	x.key = key
 	x.ok = ok
 	x.frame, _ = codec.Status(ok).AppendBinary(x.frame)
 }
 
-// respond responds to a request that fails if nothing is found. The response was made to fit its frame.
-func (x *exchange) respond(found bool, res codec.Response) {
+// respond responds to a request that fails if nothing is found. All that is in the response fits its fields, so encoding
+// it can't fail.
+func (x *execution) respond(found bool, res codec.Response) {
 	x.ok = found
 	x.frame, _ = res.AppendBinary(x.frame)
 }
@@ -36,7 +37,7 @@ func (x *exchange) respond(found bool, res codec.Response) {
 type protocol interface {
 	// execute executes the request at the start of src, puts the response in x, and returns the
 	// length of the request. Its errors are codec.ErrShort and breach.
-	execute(x *exchange, src []byte) (n int, err error)
+	execute(x *execution, src []byte) (n int, err error)
 	// event returns an EVENT.
 	event(channel string, payload []byte) ([]byte, error)
 }
@@ -62,7 +63,7 @@ func newSized[T codec.Value](s *Server) sized[T] {
 	return sized[T]{s}
 }
 
-func (p sized[T]) execute(x *exchange, src []byte) (n int, err error) {
+func (p sized[T]) execute(x *execution, src []byte) (n int, err error) {
 	x.op = codec.Op(src[0])
 	x.request, n, err = codec.DecodeRequest[T](src)
 	switch {
@@ -80,7 +81,7 @@ func (p sized[T]) execute(x *exchange, src []byte) (n int, err error) {
 }
 
 // run executes the request of x.
-func (p sized[T]) run(x *exchange) error {
+func (p sized[T]) run(x *execution) error {
 	switch m := x.request.(type) {
 	case codec.Insert[T]:
 		ok, err := p.store.insert(m.Key, uint64(m.Quota), ttlOf(m.TTL))
@@ -129,7 +130,7 @@ func (p sized[T]) run(x *exchange) error {
 	case codec.Publish[T]:
 		x.status(nil, p.publish(x.conn, m))
 	default:
-		p.inspect(x)
+		p.describe(x)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ type Server struct {
 	mu         sync.Mutex // guards all below; held while the requests of one read are executed
 	store      store
 	protocol   protocol
-	exchange   exchange // the request that is being executed
+	execution  execution // the request that is being executed
 	addr       string
 	listener   net.Listener // nil if nothing listens
 	waiting    []net.Conn   // connections that are not served yet

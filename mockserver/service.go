@@ -24,7 +24,7 @@ func WithServiceTime(each time.Duration) Option {
 }
 
 // WithRealServiceTime makes the server as slow as a real one, on a quiet machine. The time is spent as
-// that of [WithServiceTime].
+// that of [WithServiceTime], which has no effect beside it.
 //
 //   - A request takes 6 µs, and 4 µs more if it is alone: each response is a system call of its own.
 //     Over a Unix socket it takes 3.1 µs, and 9 µs more.
@@ -41,22 +41,22 @@ func WithRealServiceTime() Option {
 // costs says how long requests take.
 type costs struct {
 	request time.Duration // each request
-	turn    time.Duration // besides it, each read of requests that have come together
+	turn    time.Duration // each turn: the requests that were read together, however many they are
 	real    bool          // what depends on the records takes longer
 }
 
 // What depends on the records that a real server has.
 const (
-	listed  = 5 * time.Microsecond  // a LIST or STATS takes it for each record (H20)
-	scanned = 350 * time.Nanosecond // an INFO takes it for each record, and so does each minute (H24)
-	leaked  = 17                    // every request takes it, in tenths of a nanosecond, for each unread response (H16)
+	listTime   = 5 * time.Microsecond  // a LIST or STATS takes it for each record (H20)
+	scanTime   = 350 * time.Nanosecond // an INFO takes it for each record, and so does each minute (H24)
+	leakTenths = 17                    // every request takes so many tenths of a ns for each unread response (H16)
 )
 
 // oldAge is the number of records that a server has made when creation is at its slowest.
 const oldAge = 41_000
 
-// creationTime returns how much longer than others an INSERT or SET takes on a real server that has made a
-// number of records, whether it makes another one or fails (H7): in between these figures it grows evenly.
+// creationTime returns how much longer than other requests an INSERT or SET takes on a real server that has made a
+// number of records, whether it makes another one or fails (H7). Between the figures that were measured it grows evenly.
 func creationTime(made int) time.Duration {
 	const young, fresh, slow, slowest = 20_000, 3 * time.Microsecond, 35 * time.Microsecond, 140 * time.Microsecond
 	switch {
@@ -90,15 +90,15 @@ func (s *Server) cost(op codec.Op, made int) time.Duration {
 	if !s.costs.real {
 		return d
 	}
-	d += time.Duration(s.leaked*leaked/10) * time.Nanosecond
+	d += time.Duration(s.leaked*leakTenths/10) * time.Nanosecond
 	records := len(s.store.records)
 	switch op {
 	case codec.OpInsert, codec.OpSet:
 		d += creationTime(made)
 	case codec.OpList, codec.OpStats:
-		d += time.Duration(records) * listed
+		d += time.Duration(records) * listTime
 	case codec.OpInfo:
-		d += time.Duration(records) * scanned
+		d += time.Duration(records) * scanTime
 	}
 	return d
 }
@@ -109,7 +109,7 @@ func (s *Server) scan() time.Duration {
 		return 0
 	}
 	s.scanned = s.store.minute
-	return time.Duration(len(s.store.records)) * scanned
+	return time.Duration(len(s.store.records)) * scanTime
 }
 
 // thread is the only thread of a real server: it executes a buffer of requests of one connection at a time.

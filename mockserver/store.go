@@ -37,7 +37,7 @@ type store struct {
 	made      int // records that were made since the server started
 	collector collector
 	removals  []uint64 // when records were removed, in ns since 1970, with GarbledList
-	garbled   int      // responses that had entries which never existed
+	garbled   int      // how many responses had entries that never existed
 	start     uint64   // when the server started or restarted, ns since 1970
 	now       uint64   // the time up to which all events have happened
 	minute    uint64   // of now, from start
@@ -80,7 +80,7 @@ func (st *store) forget(r *record) {
 	}
 }
 
-// restart makes the server a new one, with the records that have not expired, or with none.
+// restart empties the store as the start of a server does, but for records that have not expired, if keep.
 func (st *store) restart(keep bool, now uint64) {
 	st.made = 0
 	st.start = now
@@ -220,11 +220,11 @@ func expiry(from uint64, t ttl) (uint64, error) {
 	return end, nil
 }
 
-// finest returns the finest unit in which d, rounded down, is at most max; hours if
+// finest returns the finest unit in which d, rounded down, is at most most; hours if
 // there is none.
-func finest(d time.Duration, max uint64) codec.Unit {
+func finest(d time.Duration, most uint64) codec.Unit {
 	u := codec.Nanoseconds
-	for u < codec.Hours && uint64(d/u.Duration()) > max {
+	for u < codec.Hours && uint64(d/u.Duration()) > most {
 		u++
 	}
 	return u
