@@ -105,26 +105,23 @@ func (l *limitFlags) complete(c *throttr.Listed) bool {
 func list(e *env, f *flags) action {
 	l := limitFlagsOf(f)
 	prefix := f.String("prefix", "", "list only keys that begin `so`")
-	return func(ctx context.Context, keys []string) (bool, error) {
-		e.out.columns(countColumns...)
-		return with(ctx, e, e.open, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
-			some := len(keys) == 0
-			for c, err := range b.List(ctx, keys...) {
-				if err != nil {
-					return false, err
-				}
-				if strings.HasPrefix(c.Key, *prefix) && l.complete(&c) {
-					some = true
-					e.out.add(countedOf(&c), countFields(&c)...)
-				}
+	return with(e, e.open, countColumns, func(ctx context.Context, b *throttr.OpenBackend, keys []string) (bool, error) {
+		some := len(keys) == 0
+		for c, err := range b.List(ctx, keys...) {
+			if err != nil {
+				return false, err
 			}
-			if !some {
-				fmt.Fprintln(e.stderr, "throttr list: nothing is counted for this key in this store: it may be stored as a",
-					"digest (see throttr help key), or the URL of the store may lack the prefix")
+			if strings.HasPrefix(c.Key, *prefix) && l.complete(&c) {
+				some = true
+				e.out.add(countedOf(&c), countFields(&c)...)
 			}
-			return some, nil
-		})
-	}
+		}
+		if !some {
+			fmt.Fprintln(e.stderr, "throttr list: nothing is counted for this key in this store: it may be stored as a",
+				"digest (see throttr help key), or the URL of the store may lack the prefix")
+		}
+		return some, nil
+	})
 }
 
 // changed is the JSON of a count that was ended, or to which was given back. Without a limit, there was none.
@@ -147,10 +144,13 @@ func (o *output) change(line changed, c *throttr.Listed, result string) {
 	o.add(line, shown(line.Key), dash(c.Limit.Name), line.Count, length(c.Limit), c.Limit.Algorithm, result)
 }
 
+// changeColumns are the columns of counts that were changed.
+var changeColumns = []string{"key", "name", "count", "in", "algorithm", "result"}
+
 // forget is the command forget.
 func forget(e *env, f *flags) action {
 	l := limitFlagsOf(f)
-	return e.changing(func(ctx context.Context, b *throttr.OpenBackend, key string) (bool, error) {
+	return forKeys(e, e.open, changeColumns, func(ctx context.Context, b *throttr.OpenBackend, key string) (bool, error) {
 		find := l.listed
 		if l.Scale > 0 || l.Calendar != 0 {
 			find = l.peeked
@@ -173,20 +173,12 @@ func forget(e *env, f *flags) action {
 	})
 }
 
-// changing returns an action that changes what is counted for each key.
-func (e *env) changing(change onKey[*throttr.OpenBackend]) action {
-	return func(ctx context.Context, keys []string) (bool, error) {
-		e.out.columns("key", "name", "count", "in", "algorithm", "result")
-		return forKeys(ctx, e, e.open, keys, change)
-	}
-}
-
 // giveBack is the command give-back.
 func giveBack(e *env, f *flags) action {
 	l := limitFlagsOf(f)
 	most := uint64(1)
 	number(f, &most, "n", 1, math.MaxUint64, "how `many` to give back to each key (default 1)")
-	return e.changing(func(ctx context.Context, b *throttr.OpenBackend, key string) (bool, error) {
+	return forKeys(e, e.open, changeColumns, func(ctx context.Context, b *throttr.OpenBackend, key string) (bool, error) {
 		c, err := l.window(ctx, b, key)
 		if err != nil {
 			return false, err
@@ -294,26 +286,24 @@ type held struct {
 // holders is the command holders.
 func holders(e *env, f *flags) action {
 	name := f.String("name", "", "the `name` of the limit")
-	return func(ctx context.Context, keys []string) (bool, error) {
-		e.out.columns("key", "name", "used", "process", "held", "waiting", "lease ends in")
-		return with(ctx, e, e.open, func(ctx context.Context, b *throttr.OpenBackend) (some bool, err error) {
-			for p, err := range b.ListPlaces(ctx, keys...) {
-				switch {
-				case errors.Is(err, throttr.ErrUnsupported):
-					return false, errors.New("places in flight are not kept on this store")
-				case err != nil:
-					return false, err
-				case f.isSet("name") && p.Name != *name:
-					continue
-				}
-				for _, h := range p.ByProcess {
-					some = true
-					e.out.add(held{keyOf(p.Key), p.Digest, p.Name, p.Used, h.Process, h.Held, h.Waiting, h.LeaseEnds.Seconds()},
-						shown(p.Key), dash(p.Name), p.Used, dash(h.Process), h.Held, h.Waiting,
-						leftIf(h.LeaseEnds > 0, h.LeaseEnds))
-				}
+	columns := []string{"key", "name", "used", "process", "held", "waiting", "lease ends in"}
+	return with(e, e.open, columns, func(ctx context.Context, b *throttr.OpenBackend, keys []string) (some bool, err error) {
+		for p, err := range b.ListPlaces(ctx, keys...) {
+			switch {
+			case errors.Is(err, throttr.ErrUnsupported):
+				return false, errors.New("places in flight are not kept on this store")
+			case err != nil:
+				return false, err
+			case f.isSet("name") && p.Name != *name:
+				continue
 			}
-			return some, nil
-		})
-	}
+			for _, h := range p.ByProcess {
+				some = true
+				e.out.add(held{keyOf(p.Key), p.Digest, p.Name, p.Used, h.Process, h.Held, h.Waiting, h.LeaseEnds.Seconds()},
+					shown(p.Key), dash(p.Name), p.Used, dash(h.Process), h.Held, h.Waiting,
+					leftIf(h.LeaseEnds > 0, h.LeaseEnds))
+			}
+		}
+		return some, nil
+	})
 }

@@ -26,16 +26,17 @@ func decide(do decision, least uint64) func(*env, *flags) action {
 			if err != nil {
 				return false, err
 			}
-			return with(ctx, e, e.open, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
-				takes := make([]throttr.Take, len(keys))
-				for i, key := range keys {
-					takes[i] = limit.For(key, n)
-				}
-				e.out.columns("key", "decision", "count", "limit", "remaining", "ends in")
+			takes := make([]throttr.Take, len(keys))
+			for i, key := range keys {
+				takes[i] = limit.For(key, n)
+			}
+			columns := []string{"key", "decision", "count", "limit", "remaining", "ends in"}
+			onStore := with(e, e.open, columns, func(ctx context.Context, b *throttr.OpenBackend, _ []string) (bool, error) {
 				// A person waits, and sees the errors.
 				return do(ctx, e.out, throttr.NewRateLimit(b, throttr.WithTimeout(time.Minute),
 					throttr.WithLogger(nil)), takes)
 			})
+			return onStore(ctx, keys)
 		}
 	}
 }

@@ -20,7 +20,7 @@ type done struct {
 
 // each does something with each key, and prints one of two results.
 func (e *env) each(ctx context.Context, keys []string, yes, no string, do onKey[client]) (bool, error) {
-	return forKeys(ctx, e, e.connect, keys, func(ctx context.Context, c client, key string) (bool, error) {
+	toEach := forKeys(e, e.connect, nil, func(ctx context.Context, c client, key string) (bool, error) {
 		ok, err := do(ctx, c, key)
 		if err == nil {
 			text := word(ok, yes, no)
@@ -28,6 +28,7 @@ func (e *env) each(ctx context.Context, keys []string, yes, no string, do onKey[
 		}
 		return ok, err
 	})
+	return toEach(ctx, keys)
 }
 
 // withTTL defines the flag for a TTL, which is needed, and returns an action that has one.
@@ -67,19 +68,17 @@ type record struct {
 }
 
 func query(e *env, _ *flags) action {
-	return func(ctx context.Context, keys []string) (bool, error) {
-		e.out.columns("key", "quota", "ttl")
-		return forKeys(ctx, e, e.connect, keys, func(ctx context.Context, c client, key string) (bool, error) {
-			a, ok, err := c.query(ctx, key)
-			if ttl := a.TTL.Duration().Seconds(); ok {
-				e.out.add(record{keyed: keyOf(key), Found: true, Quota: &a.Quota, TTLSeconds: &ttl}, shown(key),
-					a.Quota, a.TTL.Duration())
-			} else if err == nil {
-				e.out.add(record{keyed: keyOf(key)}, shown(key), "-", "not found")
-			}
-			return ok, err
-		})
-	}
+	columns := []string{"key", "quota", "ttl"}
+	return forKeys(e, e.connect, columns, func(ctx context.Context, c client, key string) (bool, error) {
+		a, ok, err := c.query(ctx, key)
+		if ttl := a.TTL.Duration().Seconds(); ok {
+			e.out.add(record{keyed: keyOf(key), Found: true, Quota: &a.Quota, TTLSeconds: &ttl}, shown(key), a.Quota,
+				a.TTL.Duration())
+		} else if err == nil {
+			e.out.add(record{keyed: keyOf(key)}, shown(key), "-", "not found")
+		}
+		return ok, err
+	})
 }
 
 func update(e *env, f *flags) action {
@@ -175,22 +174,20 @@ func (e *env) argument(arg string) ([]byte, error) {
 
 func get(e *env, f *flags) action {
 	raw := f.Bool("raw", false, "print only the values, byte for byte")
-	return func(ctx context.Context, keys []string) (bool, error) {
-		e.out.columns("key", "bytes", "ttl", "value")
-		return forKeys(ctx, e, e.connect, keys, func(ctx context.Context, c client, key string) (bool, error) {
-			b, ok, err := c.get(ctx, key)
-			value, seconds := string(b.Value), b.TTL.Duration().Seconds()
-			switch {
-			case err != nil:
-			case *raw:
-				e.out.text(value)
-			case ok:
-				e.out.add(record{keyOf(key), true, nil, &value, unlessText(value), &seconds}, shown(key),
-					len(value), b.TTL.Duration(), quoted(value))
-			default:
-				e.out.add(record{keyed: keyOf(key)}, shown(key), "-", "-", "not found")
-			}
-			return ok, err
-		})
-	}
+	columns := []string{"key", "bytes", "ttl", "value"}
+	return forKeys(e, e.connect, columns, func(ctx context.Context, c client, key string) (bool, error) {
+		b, ok, err := c.get(ctx, key)
+		value, seconds := string(b.Value), b.TTL.Duration().Seconds()
+		switch {
+		case err != nil:
+		case *raw:
+			e.out.text(value)
+		case ok:
+			e.out.add(record{keyOf(key), true, nil, &value, unlessText(value), &seconds}, shown(key), len(value),
+				b.TTL.Duration(), quoted(value))
+		default:
+			e.out.add(record{keyed: keyOf(key)}, shown(key), "-", "-", "not found")
+		}
+		return ok, err
+	})
 }

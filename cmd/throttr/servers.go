@@ -135,15 +135,13 @@ type swept struct {
 
 func sweep(e *env, f *flags) action {
 	dryRun := f.Bool("dry-run", false, "print what would be done, and do nothing")
-	return func(ctx context.Context, _ []string) (bool, error) {
-		e.out.columns("server", "found", "removed", "kept", "foreign")
-		return with(ctx, e, e.connect, func(ctx context.Context, c client) (bool, error) {
-			all, err := c.Sweep(ctx, *dryRun)
-			for _, s := range all {
-				e.out.add(swept{s.Server, s.Records, s.Removed, s.Kept, s.Foreign, *dryRun}, s.Server, s.Records,
-					s.Removed, s.Kept, s.Foreign)
-			}
-			return true, err
-		})
-	}
+	columns := []string{"server", "found", "removed", "kept", "foreign"}
+	return with(e, e.connect, columns, func(ctx context.Context, c client, _ []string) (bool, error) {
+		all, err := c.Sweep(ctx, *dryRun)
+		for _, s := range all {
+			e.out.add(swept{s.Server, s.Records, s.Removed, s.Kept, s.Foreign, *dryRun}, s.Server, s.Records,
+				s.Removed, s.Kept, s.Foreign)
+		}
+		return true, err
+	})
 }

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,54 +23,50 @@ func (e *env) url() string {
 	return text
 }
 
-// with opens a store, or connects a client, calls f, and closes it, all within the timeout.
-func with[C io.Closer](ctx context.Context, e *env, open func(context.Context) (C, error),
-	f func(ctx context.Context, c C) (bool, error)) (bool, error) {
-	return within(ctx, e.timeout, func(ctx context.Context) (bool, error) {
-		c, err := open(ctx)
-		if err != nil {
-			return false, err
-		}
-		defer c.Close()
-		return f(ctx, c)
-	})
+// with returns an action that prints a table with some columns. It opens a store, or connects a client, calls do, and
+// closes it, all within the timeout.
+func with[C io.Closer](e *env, open func(context.Context) (C, error), columns []string,
+	do func(ctx context.Context, c C, args []string) (bool, error)) action {
+	return func(ctx context.Context, args []string) (bool, error) {
+		e.out.columns(columns...)
+		return within(ctx, e.timeout, func(ctx context.Context) (bool, error) {
+			c, err := open(ctx)
+			if err != nil {
+				return false, err
+			}
+			defer c.Close()
+			return do(ctx, c, args)
+		})
+	}
 }
 
 // onKey does something with a key. It returns false if the outcome is negative.
 type onKey[C any] func(ctx context.Context, c C, key string) (bool, error)
 
-// forKeys is with, and does something with each key.
-func forKeys[C io.Closer](ctx context.Context, e *env, open func(context.Context) (C, error), keys []string,
-	do onKey[C]) (bool, error) {
-	return with(ctx, e, open, func(ctx context.Context, c C) (bool, error) {
+// forKeys is like with. The arguments are keys, and do is called with each.
+func forKeys[C io.Closer](e *env, open func(context.Context) (C, error), columns []string, do onKey[C]) action {
+	return with(e, open, columns, func(ctx context.Context, c C, keys []string) (bool, error) {
 		return forAll(keys, func(key string) (bool, error) { return do(ctx, c, key) })
 	})
 }
 
 // open opens the store, although its URL may say that it is lazy: a person waits, and wants to know.
 func (e *env) open(ctx context.Context) (*throttr.OpenBackend, error) {
-	text := e.url()
-	address, query, _ := strings.Cut(text, "?")
-	parameters, err := url.ParseQuery(query)
-	if _, not := strconv.ParseBool(parameters.Get("lazy")); err == nil && not == nil {
-		others := slices.DeleteFunc(strings.Split(query, "&"),
-			func(p string) bool { return strings.HasPrefix(p, "lazy=") })
-		text = address + "?" + strings.Join(others, "&") // as they are: drivers differ in how they decode them
-	}
-	return throttr.Open(ctx, text)
+	address, query, _ := strings.Cut(e.url(), "?")
+	others := slices.DeleteFunc(strings.Split(query, "&"), // as they are: drivers differ in how they decode them
+		func(p string) bool { return strings.HasPrefix(p, "lazy=") })
+	return throttr.Open(ctx, strings.TrimSuffix(address+"?"+strings.Join(others, "&"), "?"))
 }
 
 // ping is the command ping.
 func ping(e *env, _ *flags) action {
-	return func(ctx context.Context, _ []string) (bool, error) {
-		return with(ctx, e, e.open, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
-			start := time.Now()
-			if err := b.Ping(ctx); err != nil {
-				return false, err
-			}
-			took := time.Since(start)
-			e.out.add(map[string]float64{"seconds": took.Seconds()}, "it is there: it took "+left(took))
-			return true, nil
-		})
-	}
+	return with(e, e.open, nil, func(ctx context.Context, b *throttr.OpenBackend, _ []string) (bool, error) {
+		start := time.Now()
+		if err := b.Ping(ctx); err != nil {
+			return false, err
+		}
+		took := time.Since(start)
+		e.out.add(map[string]float64{"seconds": took.Seconds()}, "it is there: it took "+left(took))
+		return true, nil
+	})
 }
