@@ -65,10 +65,10 @@ func (v verb) allowed(l *Limit, w *window.Window) bool {
 	switch {
 	case w.Refused:
 		return false
-	case v == charge, v == hit && !l.Algorithm.Rolling():
-		return w.Count <= limits.Capacity(l)
+	case v == take, w.Count <= limits.Capacity(l):
+		return true
 	}
-	return true
+	return v == hit && l.Algorithm.Rolling() // which is a take
 }
 
 // setWindow sets r, which is zero, to a decision that leaves the window w.

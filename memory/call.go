@@ -3,6 +3,8 @@ package memory
 import (
 	"context"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
 	"github.com/throttr-go/throttr/internal/limits"
@@ -136,9 +138,8 @@ func (s *shard) apply(v algorithm.Verb, k *id, l *window.Limit, n uint64, at alg
 		s.scratch = r.Record
 		return by.Call(v, &s.scratch, at, n, s.series)
 	}
-	times := r.Log.Times()
 	state := by.Call(v, &r.Record, at, n, s.series)
-	s.times += r.Log.Times() - times
+	s.times = s.maxTimes - by.Room // which is less if its log has grown
 	s.removeEmpty(r)
 	return state
 }
@@ -151,6 +152,57 @@ func (b *Backend) usedUp(l *window.Limit, s algorithm.State) algorithm.State {
 		wait = min(wait, s.Left)
 	}
 	return algorithm.State{Count: limits.Capacity(l), Wait: wait}
+}
+
+// clock tells the time, and how long it has been since the clock was made. To read the system's monotonic clock takes
+// half as long as to read both clocks, so the wall clock is read once a second. In between, times of day are those of
+// the last reading.
+type clock struct {
+	read   func() time.Time
+	system bool // it is the system's clock
+	origin time.Time
+	last   atomic.Pointer[algorithm.Reading]
+	maxAge time.Duration // of the last reading
+}
+
+func newClock(read func() time.Time) *clock {
+	c := &clock{read: read, system: read == nil, maxAge: 100 * 365 * 24 * time.Hour} // a [time.Duration] holds 292 years
+	if c.system {
+		c.read = time.Now
+		c.maxAge = time.Second
+	}
+	c.origin = c.read()
+	c.refresh()
+	return c
+}
+
+// now reads the time.
+func (c *clock) now() algorithm.Time {
+	last := c.last.Load()
+	var age time.Duration
+	if c.system {
+		age = time.Since(c.origin) - time.Duration(last.Now)
+	} else {
+		age = c.read().Sub(last.Day) // which does not wrap around
+	}
+	if age.Abs() >= c.maxAge {
+		last = c.refresh()
+		age = 0
+	}
+	return algorithm.Time{Now: last.Now + int64(age), Last: last}
+}
+
+// refresh reads the wall clock, too.
+func (c *clock) refresh() *algorithm.Reading {
+	now := c.read()
+	last := &algorithm.Reading{Day: now.Round(0)}
+	if c.system {
+		last.Now = int64(now.Sub(c.origin))
+	} else {
+		last.Now = algorithm.Nanos(now) - algorithm.Nanos(c.origin)
+	}
+	c.last.Store(last)
+	return last
 }
 
 // fewTakes is how many takes need no allocation.
@@ -174,10 +226,8 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	var few [fewTakes]place
-	var fewShards [fewTakes]*shard
-	all := few[:0]
-	shards := fewShards[:0]
+	all := make([]place, 0, fewTakes)
+	shards := make([]*shard, 0, fewTakes)
 	for i := range takes {
 		k, s := b.locate(takes[i].Key, &takes[i].Limit)
 		all = append(all, place{k, s})
@@ -243,13 +293,11 @@ func (b *Backend) peekAll(takes []window.Take, all []place, windows []window.Win
 
 // reserve has a shard count what a take will add to it, so that its room is none for the next take, or not any more.
 func (p *place) reserve(l *window.Limit, sign int) {
-	var log *algorithm.Log
+	var record algorithm.Record
 	if r := p.find(&p.id, l); r != nil {
-		log = r.Log
+		record = r.Record
 	} else {
 		p.count += sign
 	}
-	if algorithm.Of(l.Algorithm).Logs {
-		p.times += sign * log.Needs()
-	}
+	p.times += sign * algorithm.Of(l.Algorithm).Needs(&record)
 }

@@ -48,9 +48,8 @@ type Backend struct {
 	failed  atomic.Uint64
 	ledger  *ledger.Ledger // of places in flight
 
-	cleaning chan struct{} // has an element during the cleaning that is due, and while cleaner or closed is used
+	cleaning chan struct{} // has an element during the cleaning that is due, and while cleaner is used
 	cleaner  *time.Timer
-	closed   bool
 }
 
 var _ window.BackendCloser = (*Backend)(nil)
@@ -67,9 +66,8 @@ func New(opts ...Option) *Backend {
 	b.clock = newClock(b.now)
 	b.errFull = fmt.Errorf("%w: at most %d windows, and %d hits in sliding logs for each of them",
 		window.ErrFull, b.maxKeys, timesPerKey)
-	shards := shardsFor(b.maxKeys)
-	b.shards = make([]shard, shards)
-	maxCount := b.maxKeys / shards
+	b.shards = make([]shard, shardsFor(b.maxKeys))
+	maxCount := b.maxKeys / len(b.shards)
 	maxTimes := max(timesPerKey*maxCount, 4*int(b.maxLog)) // a log that grows is never larger
 	for i := range b.shards {
 		b.shards[i] = shard{index: i, maxCount: maxCount, maxTimes: maxTimes, maxLog: b.maxLog}
@@ -103,7 +101,6 @@ func shardsFor(maxKeys int) int {
 func (b *Backend) Close() error {
 	b.cleaning <- struct{}{}
 	defer func() { <-b.cleaning }()
-	b.closed = true
 	b.cleaner.Stop()
 	b.ledger.Close()
 	b.each(func(s *shard) {
@@ -195,7 +192,7 @@ func (b *Backend) fail(call, key string, err error) error {
 func (b *Backend) clean() {
 	b.cleaning <- struct{}{}
 	defer func() { <-b.cleaning }()
-	if !b.closed {
+	if b.Ping(context.Background()) == nil {
 		b.Clean()
 		b.cleaner.Reset(b.cleanPeriod)
 	}

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -115,16 +114,16 @@ func open(_ context.Context, rawURL string) (window.BackendCloser, error) {
 	parameters, err := url.ParseQuery(u.RawQuery)
 	maxKeys := 0
 	for name, values := range parameters {
-		var mistake error
 		switch {
-		case name == "max_keys" && len(values) == 1:
-			maxKeys, mistake = strconv.Atoi(values[0])
-		case name == "lazy" && len(values) == 1: // there is nothing to connect to
-			_, mistake = strconv.ParseBool(values[0])
+		case err != nil || len(values) > 1:
+			return nil, errURL
+		case name == "max_keys":
+			maxKeys, err = strconv.Atoi(values[0])
+		case name == "lazy": // there is nothing to connect to
+			_, err = strconv.ParseBool(values[0])
 		default:
-			mistake = errURL
+			err = errURL
 		}
-		err = cmp.Or(err, mistake)
 	}
 	if err != nil || maxKeys < 0 {
 		return nil, errURL

@@ -19,9 +19,7 @@ func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []
 		if wake != nil {
 			wake()
 		}
-		if p.Err != nil {
-			p.Err = b.fail("exchange", claims[i].Key, p.Err)
-		}
+		p.Err = b.fail("exchange", claims[i].Key, p.Err)
 		places[i] = p
 	}
 	return nil

@@ -90,8 +90,6 @@ const golden = 0x9e3779b97f4a7c15
 // hasKey reports whether the record is of a key.
 func (r *row) hasKey(k *id) bool { return string(r.text[:r.length]) == k.key && r.digest == k.digest }
 
-func (r *row) key() string { return string(r.text[:r.length]) }
-
 // is reports whether the record is that of a key and limit.
 func (r *row) is(k *id, l *window.Limit) bool {
 	switch {
@@ -117,7 +115,7 @@ func (r *row) limit() window.Limit {
 
 // listed describes the record.
 func (r *row) listed(at algorithm.Time) window.Listed {
-	return algorithm.Listed(r.key(), r.digest, r.limit(), &r.Record, at)
+	return algorithm.Listed(string(r.text[:r.length]), r.digest, r.limit(), &r.Record, at)
 }
 
 // left returns in which time nothing of the record counts. It is negative if nothing has counted for so long.

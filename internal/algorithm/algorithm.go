@@ -1,7 +1,8 @@
 // Package algorithm has the algorithms of limits as functions on a record, which is what is counted of a key and
 // limit. They know neither locks nor clocks nor tables: a store finds the record, reads the time, and calls them.
 //
-// An algorithm is a file here, and a line in all. What stores do with any of them is in call.go.
+// Each algorithm has a file here, and a line in all. The fixed windows are in this file, as other algorithms use their
+// functions. What stores do with any of them is in call.go.
 package algorithm
 
 import (
@@ -113,6 +114,14 @@ var all = [...]Algorithm{
 // Of returns an algorithm, which [limits.Check] knows.
 func Of(a window.Algorithm) *Algorithm { return &all[a] }
 
+// Needs returns for how many more times of logs the store must have room if a record gets another take.
+func (a *Algorithm) Needs(r *Record) int {
+	if !a.Logs {
+		return 0
+	}
+	return r.Log.needs()
+}
+
 // now returns the time by the clock of the algorithm.
 func (a *Algorithm) now(t Time) int64 {
 	if a.aligned {
@@ -135,3 +144,50 @@ func spread(series uint64) int64 { return int64(series * 0x9e3779b97f4a7c15) }
 
 // plus returns the sum of counts, which stays at the largest count.
 func plus(count, n uint64) uint64 { return min(count+n, window.Unlimited) }
+
+// A fixed window starts with the first hit. An aligned one starts at a multiple of the scale, and one of a calendar as
+// that says. A window that is open keeps its end. In its record,
+//   - Start is when the window has started, and Scale its length.
+//   - Count is what it has counted. One of [window.Unlimited] may be more.
+//   - ID is its series.
+
+// fixed returns the algorithm of windows that start with a hit, or are aligned.
+func fixed(aligned bool) Algorithm {
+	return Algorithm{
+		aligned:  aligned,
+		count:    countFixed,
+		left:     leftFixed,
+		wait:     func(r *Record, now int64, _ uint64) time.Duration { return leftFixed(r, now) },
+		add:      addFixed,
+		giveBack: giveBackFixed,
+	}
+}
+
+func countFixed(r *Record, now int64) uint64 {
+	if r.passed(now) >= r.Scale {
+		r.End()
+	}
+	return r.Count
+}
+
+func leftFixed(r *Record, now int64) time.Duration {
+	if r.Empty() {
+		return 0
+	}
+	return rest(uint64(r.Scale), r.passed(now))
+}
+
+func addFixed(r *Record, _ int64, n, series uint64) {
+	if r.ID == 0 {
+		r.ID = int64(series)
+	}
+	r.Count = plus(r.Count, n)
+}
+
+func giveBackFixed(r *Record, id int64, n uint64) bool {
+	if id != r.ID || r.Count == window.Unlimited {
+		return false
+	}
+	r.Count -= min(n, r.Count)
+	return true
+}

@@ -105,9 +105,6 @@ func addBucket(r *Record, _ int64, n, series uint64) {
 		owed = most
 		n = owed.by(uint64(r.Scale))
 	}
-	if n == 0 {
-		return
-	}
 	if r.ID == 0 {
 		r.ID = spread(series)
 	}
@@ -119,14 +116,13 @@ func addBucket(r *Record, _ int64, n, series uint64) {
 
 func giveBackBucket(r *Record, id int64, n uint64) bool {
 	since := product(uint64(r.ID-id), uint64(r.Scale)) // what was taken later is paid last
-	owed := r.debt().minus(since)
-	if owed == (debt{}) {
+	if !r.debt().more(since) {
 		return false
 	}
-	given := product(n, uint64(r.Scale))
-	if given.more(owed) {
-		given = owed
+	left := r.debt().minus(product(n, uint64(r.Scale)))
+	if since.more(left) {
+		left = since
 	}
-	r.setDebt(r.debt().minus(given))
+	r.setDebt(left)
 	return true
 }

@@ -36,7 +36,7 @@ type Rule struct {
 	*window.Limit
 	How    *Algorithm
 	MaxLog uint64 // a charge makes a sliding log count no more
-	Room   int    // for how many more times of logs the store has room; negative: not even for a record
+	Room   int    // for how many more times of logs the store has room after the calls; negative: not even for a record
 }
 
 // RuleOf returns the rule of a limit, in a store that has room for everything.
@@ -105,29 +105,30 @@ func (by *Rule) Call(v Verb, r *Record, t Time, n, series uint64) State {
 	}
 	now, count := by.look(r, t)
 	by.adopt(r)
-	takes := by.Takes(v)
-	adds := false
+	fits := by.fits(count, n)
+	adds := fits && n > 0
 	switch {
 	case v == Peek:
-	case takes:
-		adds = n > 0 && by.fits(count, n)
-	default:
+		adds = false
+	case !adds && !by.Takes(v):
 		if by.How.Logs {
 			n = min(n, by.MaxLog-min(by.MaxLog, count))
 		}
 		adds = (by.Max > 0 || !by.How.refills) && (n > 0 || !by.Algorithm.Rolling())
 	}
+	needs := by.How.Needs(r)
 	switch {
 	case !adds:
 		return by.state(r, now, count, n)
-	case !by.hasRoom(r):
+	case needs > by.Room:
 		return State{Count: count, Left: by.How.left(r, now), Wait: NoRoom}
 	}
+	by.Room -= needs
 	if r.Empty() {
 		by.start(r, t, now)
 	}
 	by.How.add(r, now, n, series)
-	if takes {
+	if fits {
 		count += n
 	} else {
 		_, count = by.look(r, t)
@@ -164,22 +165,19 @@ func (by *Rule) Restart(r *Record, t Time) bool {
 // algorithms count is 0 then. Max and Burst are those of the last call.
 func Listed(key string, digest bool, l window.Limit, r *Record, t Time) window.Listed {
 	l.Max = r.Max
-	l.Burst = 0
 	if r.Capacity != r.Max {
 		l.Burst = r.Capacity
 	}
 	by := RuleOf(&l)
-	s := State{Left: by.Left(r, t), ID: r.ID}
-	if s.Left > 0 {
+	w := window.Window{Left: by.Left(r, t), ID: cmp.Or(r.ID, r.Last)}
+	w.ExpiresAt = t.Day(w.Left)
+	if w.Left > 0 {
 		record := *r
-		s = by.Call(Peek, &record, t, 0, 0)
+		_, w.Count = by.look(&record, t)
 	} else if !by.Algorithm.Rolling() {
-		s.Count = r.Count
+		w.Count = r.Count
 	}
-	return window.Listed{
-		Key: key, Digest: digest, Limit: l,
-		Window: window.Window{Count: s.Count, Left: s.Left, ExpiresAt: t.Day(s.Left), ID: s.ID},
-	}
+	return window.Listed{Key: key, Digest: digest, Limit: l, Window: w}
 }
 
 // look drops what is over, and returns what counts.
@@ -221,7 +219,7 @@ func (by *Rule) state(r *Record, now int64, count, n uint64) State {
 	s := State{Count: count, Left: by.How.left(r, now), ID: cmp.Or(r.ID, r.Last)}
 	switch {
 	case by.fits(count, n):
-		if n > 0 && !by.hasRoom(r) {
+		if n > 0 && by.How.Needs(r) > by.Room {
 			s.Wait = NoRoom
 		}
 	case n > by.Capacity():
@@ -235,9 +233,4 @@ func (by *Rule) state(r *Record, now int64, count, n uint64) State {
 // fits reports whether n more are within the limit.
 func (by *Rule) fits(count, n uint64) bool {
 	return n <= by.Capacity() && count <= by.Capacity()-n
-}
-
-// hasRoom reports whether the store has room for another take of a record.
-func (by *Rule) hasRoom(r *Record) bool {
-	return by.Room >= 0 && (!by.How.Logs || r.Log.Needs() <= by.Room)
 }

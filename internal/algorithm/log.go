@@ -3,7 +3,6 @@ package algorithm
 import (
 	"math"
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -59,8 +58,8 @@ func (g *Log) all() []taken {
 // Times returns for how many times a log has room, which is its memory.
 func (g *Log) Times() int { return cap(g.all()) }
 
-// Needs returns for how many more times it has room after the next take: at most three times as many as it then holds.
-func (g *Log) Needs() int {
+// needs returns for how many more times it has room after the next take: at most three times as many as it then holds.
+func (g *Log) needs() int {
 	room := g.Times()
 	if len(g.all()) < room || room > 0 && len(g.held()) <= room-max(room/4, 1) {
 		return 0
@@ -130,16 +129,14 @@ func addLog(r *Record, now int64, n, series uint64) {
 		r.Last = spread(series)&^math.MaxUint32 | 1<<32
 		r.ID = r.Last
 	}
-	if r.passed(now) < 0 {
-		now = r.Start // the clock has gone back
-	}
+	now = r.Start + int64(max(r.passed(now), 0)) // the clock may have gone back
 	r.Start = now
 	if r.Log == nil {
 		r.Log = &Log{}
 	}
 	g := r.Log
 	if len(g.times) == cap(g.times) {
-		g.resize(cap(g.times) + g.Needs())
+		g.resize(cap(g.times) + g.needs())
 	}
 	g.sum += n
 	if held := g.held(); len(held) > 0 {
@@ -158,9 +155,10 @@ func giveBackLog(r *Record, id int64, n uint64) bool {
 		return false
 	}
 	held := r.Log.held()
-	age := uint32(r.ID) - uint32(id) // how many numbers ago the take was: they may wrap around
-	i := sort.Search(len(held), func(i int) bool { return uint32(r.ID)-held[i].number <= age })
-	if i == len(held) || held[i].number != uint32(id) {
+	i, found := slices.BinarySearchFunc(held, uint32(id), func(h taken, number uint32) int {
+		return int(int32(h.number - number)) // they may wrap around
+	})
+	if !found {
 		return false
 	}
 	n = min(n, uint64(held[i].n))
