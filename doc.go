@@ -67,8 +67,8 @@ package throttr
 //
 // The limiter, on any backend:
 //
-//	ratelimit.go    RateLimit, and the calls for one limit
-//	decide.go       every decision, step by step
+//	ratelimit.go    RateLimit, and the calls for a scale alone
+//	decide.go       Hit, Take, Charge and Peek, and every decision, step by step
 //	outage.go       while the store is away: guards, policies, fallback, lines
 //	takeall.go      TakeAll; the data of a call of several takes
 //	reservation.go  Reserve, and its settling

@@ -86,66 +86,6 @@ func WithAlgorithm(a Algorithm) Option {
 	}
 }
 
-// Hit counts one hit in key's window of the given scale, and returns whether the count is within limit:
-// denied hits count, too, but a backend need not count hits on a window that is over its limit. A limit of
-// 0 denies every hit, and counts none.
-func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, limit uint64) (res Result, err error) {
-	l := Limit{Max: limit, Scale: scale}
-	err = r.decide(ctx, hit, key, &l, 1, &res)
-	return res, err
-}
-
-// HitN counts n as one hit, which is allowed or denied as a whole. A hit that is larger than the limit can
-// never be allowed: it is denied, no store is asked, and it counts nothing. An n of 0 opens a window if there is
-// none, and counts nothing.
-func (r *RateLimit) HitN(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
-	err = r.decide(ctx, hit, key, &limit, n, &res)
-	return res, err
-}
-
-// Take counts n if the count stays within the limit, and nothing otherwise. So, unlike a hit that is
-// denied, a take that is denied costs nothing: at 8 of 10, a take of 5 is denied, and then a take of 2 is
-// granted. An n of 0 is [ErrRange]: see [RateLimit.Peek].
-func (r *RateLimit) Take(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
-	err = r.decide(ctx, take, key, &limit, n, &res)
-	return res, err
-}
-
-// Charge counts n whatever the limit says: what has happened already, such as the bytes of a response. It
-// is never an error that the limit is exceeded; Allowed says whether it is not. A count that would pass
-// the largest that the backend can store stays there. A token bucket owes at most its burst. An n of 0 is
-// [ErrRange].
-func (r *RateLimit) Charge(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
-	err = r.decide(ctx, charge, key, &limit, n, &res)
-	return res, err
-}
-
-// Peek returns what [RateLimit.Take] would return now, but counts nothing: Count and Remaining are without
-// n. With an n of 0 it describes the window. If there is none, ResetAt is zero. No policy applies. Another
-// caller may take what Peek has seen.
-func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
-	r.resolve(&limit)
-	if err := peek.check(&limit, n); err != nil {
-		return res, callError(peek.String(), key, err)
-	}
-	shadow := limit.Shadow
-	limit.Shadow = false
-	if n == 0 && limit.Max != Unlimited || !take.local(&limit, n, &res) {
-		var w window.Window
-		if w, err = r.store.Peek(ctx, key, limit, n); err == nil {
-			res.setWindow(&limit, &w, !w.Refused)
-			if limit.Max == 0 { // no take is granted, whatever the window is
-				res.Allowed, res.RetryAfter = false, Never
-			}
-		}
-	}
-	if shadow {
-		res.pass(&limit, err)
-		err = nil
-	}
-	return res, err
-}
-
 // Inc counts n in key's window of the given scale, whatever a limit says, and returns the count. It waits for the
 // backend as long as a decision does, see [WithTimeout], but no policy or fallback applies. An n of 0 is [ErrRange]:
 // see [RateLimit.Get].
