@@ -124,11 +124,11 @@ const (
 	// sweepPages is how many pages of the table are swept in a transaction.
 	sweepPages = 256
 
-	// dueToSweepSQL changes a row if a sweep is due, and then none for a minute. That has the empty key and lim, which
-	// no count has. It returns how many pages the table has, if a sweep is due.
+	// dueToSweepSQL changes a row if a sweep is due, and then none for a minute, unless the clock goes back. That has the
+	// empty key and lim, which no count has. It returns how many pages the table has, if a sweep is due.
 	dueToSweepSQL = `INSERT INTO %s AS t (key, lim, ends, version, before, state)
 SELECT '', '', now + 60000000000, 0, 0, '' FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000 AS now) AS n
-ON CONFLICT (key, lim) DO UPDATE SET ends = excluded.ends WHERE t.ends <= excluded.ends - 60000000000
+ON CONFLICT (key, lim) DO UPDATE SET ends = excluded.ends WHERE t.ends NOT BETWEEN excluded.ends - 59999999999 AND excluded.ends + 60000000000
 RETURNING pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
 
 	// sweepSQL deletes what has ended a minute ago, in a range of pages. No request takes that long: nobody has read
