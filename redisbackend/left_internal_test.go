@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -81,3 +82,20 @@ type noClient struct{ rueidis.Client }
 
 // Close implements [rueidis.Client].
 func (noClient) Close() {}
+
+// A connection that is not used is closed, before a server does so and a call fails.
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	defer func(d time.Duration) { idleTime = d }(idleTime)
+	idleTime = 100 * time.Millisecond
+	s := testkit.StartRedis(t)
+	b, err := open(t.Context(), "redis://"+s.Addr)
+	testkit.NoError(t, err)
+	for range 2 {
+		_, err := b.Delete(t.Context(), "k")
+		testkit.NoError(t, err)
+		for start := time.Now(); !strings.Contains(s.Must(t, "INFO", "clients"), "connected_clients:1\r"); time.Sleep(idleTime) {
+			testkit.Expect(t, time.Since(start) < time.Minute, "a connection is open")
+		}
+	}
+	testkit.NoError(t, b.Close())
+}

@@ -30,6 +30,10 @@ type settings struct {
 	timeout time.Duration // of connecting and of a response, as far as they have none of their own
 }
 
+// idleTime is how long a connection is kept that nothing uses. A server or proxy that ends it first fails the next call
+// that does.
+var idleTime = 20 * time.Second
+
 // errMalformed is the error of a URL that can't be read. It says no more, as any part of such a URL may be a password.
 var errMalformed = fmt.Errorf("%w: the URL is malformed, or a character of its user or password is not percent-encoded",
 	window.ErrConfig)
@@ -57,6 +61,7 @@ func parse(text string) (s settings, err error) {
 	}
 	s.client.Dialer.Timeout = cmp.Or(s.client.Dialer.Timeout, s.timeout)
 	s.client.ConnWriteTimeout = cmp.Or(s.client.ConnWriteTimeout, s.timeout)
+	s.client.ConnLifetime = idleTime
 	s.client.DisableAutoPipelining = true // calls share requests already; a connection for each serves a lone caller sooner
 	s.client.DisableCache = true          // nothing is cached here, and not every server, proxy or user may track keys
 	return s, nil
