@@ -49,7 +49,7 @@ func lengthOf(head int, count uint64, size int) int {
 type SizeError struct {
 	Op    Op     // the frame
 	Field string // "key", "channel", "value", "payload", "frame", "probe tail", "IP" or "version"
-	Size  int    // the field's size in bytes
+	Size  int    // the field's size in bytes; of a frame, its length
 	Max   uint64 // the largest size that is allowed, in bytes
 }
 
@@ -110,10 +110,11 @@ func wrongStatus(b byte) error {
 
 // at adds offset to the offset of a decoder's error.
 func at(offset int64, err error) error {
-	if de := (*DecodeError)(nil); errors.As(err, &de) {
-		moved := *de
-		moved.Offset += offset
-		return &moved
+	var wrong *DecodeError
+	if !errors.As(err, &wrong) {
+		return err
 	}
-	return err
+	moved := *wrong
+	moved.Offset += offset
+	return &moved
 }

@@ -34,7 +34,7 @@ type FragmentDecoder[E FragmentEntry[E]] struct {
 	count   uint64 // of fragments in the response
 	index   uint64 // of the last fragment that was decoded, from 1
 	offset  int64  // of the next fragment in the response
-	need    int    // how many bytes the next fragment has at least; 0 if its head has not arrived
+	need    int    // how many bytes the next fragment has at least, as far as it tells; 0: its head has not arrived
 	entries []E    // of the last fragment
 	err     error  // at this and every later call
 }
@@ -73,7 +73,7 @@ func (d *FragmentDecoder[E]) Done() bool { return d.begun && d.index == d.count 
 
 // begin decodes the status and the count.
 func (d *FragmentDecoder[E]) begin(src []byte) (n int, err error) {
-	if err := listed(src); err != nil {
+	if err := expectSuccess(src); err != nil {
 		return 0, err
 	}
 	if len(src) < 9 {

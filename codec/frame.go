@@ -125,8 +125,9 @@ func decodePayloadFrame[T Value](src []byte, op Op) (m Event[T], n int, err erro
 	return Event[T]{src[head:split:split], src[split:n:n]}, n, nil
 }
 
-// checkPayload returns an error for a name over 255 bytes, for a payload whose length does
-// not fit T, and for a frame over [MaxFrame]. The frame has head bytes besides the two.
+// checkPayload returns a [*SizeError] for a name over [MaxKey], for a payload whose length does
+// not fit T, and for a frame over [MaxFrame]. The frame has head bytes besides the two, which
+// errors call nameField and field.
 func checkPayload[T Value](op Op, nameField string, name []byte, field string, payload []byte, head int) error {
 	if len(name) > MaxKey {
 		return &SizeError{Op: op, Field: nameField, Size: len(name), Max: MaxKey}
@@ -145,7 +146,7 @@ func checkPayload[T Value](op Op, nameField string, name []byte, field string, p
 func frameLength(head int, payload uint64) (int, error) {
 	if payload > MaxFrame || head+int(payload) > MaxFrame {
 		n := uint64(head) + payload
-		if n < payload {
+		if n < payload { // the sum does not fit
 			n = payload
 		}
 		return 0, &DecodeError{Field: "frame", Value: n, Err: ErrMalformed}

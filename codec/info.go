@@ -52,8 +52,8 @@ type Count struct {
 }
 
 const (
-	infoSize   = 1 + 52*8 + maxVersion
-	maxVersion = 16
+	infoSize   = 1 + 52*8 + maxVersion // bytes
+	maxVersion = 16                    // bytes
 )
 
 // counts returns the pairs of numbers, in the order of the wire.
@@ -72,7 +72,7 @@ func (InfoResponse) Kind() Kind { return KindInfo }
 // DecodeInfoResponse decodes the response to an INFO at the start of src and returns
 // it and its length, 433. Errors: [ErrShort], [ErrMalformed].
 func DecodeInfoResponse(src []byte) (m InfoResponse, n int, err error) {
-	if err := listed(src); err != nil {
+	if err := expectSuccess(src); err != nil {
 		return m, 0, err
 	}
 	if len(src) < infoSize {

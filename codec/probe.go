@@ -6,6 +6,9 @@ import "slices"
 // INSERT and one for each of its four PURGEs.
 const ProbeResponses = 5
 
+// probeHead is the length of the INSERT without its tail.
+const probeHead = 20
+
 // probeKeys are the offsets of the INSERT's key for value sizes of 1, 2, 4 and 8 bytes.
 var probeKeys = [4]int{5, 7, 11, 19}
 
@@ -14,12 +17,13 @@ var probeKeys = [4]int{5, 7, 11, 19}
 // them first on a connection, in one write; [DecodeProbe] decodes the responses.
 //
 // The INSERT is a valid frame for every N, since the offset of the key length differs
-// with N. So the probe is safe with every server, and leaves nothing behind. A frame for
+// with N. So the probe is safe with every server, and leaves no record behind. A frame for
 // another N would make the server take its bytes for op codes, and an unknown op code
 // kills it (H6).
 //
 // The key ends with tail, which has at most 240 bytes. It should be random, some 16 bytes,
-// so that clients that probe at the same time do not use the same key.
+// so that clients that probe at the same time do not use the same key. A longer tail is a
+// [*SizeError], and dst is returned as it was.
 //
 // The INSERT may set the timer of the server's collector to the end of its TTL, which no PURGE undoes: a
 // client that ends before its next write leaves it so (H12). That is six hours or more away: the TTL is 6
@@ -30,9 +34,9 @@ var probeKeys = [4]int{5, 7, 11, 19}
 //	offset  0   2   3   4    5   6    9   10    13  18    20
 //	byte    01  06  06  L-5  04  L-7  04  L-11  80  L-19  tail
 func AppendProbe(dst []byte, tail []byte) ([]byte, error) {
-	l := 20 + len(tail)
-	if l-probeKeys[0] > MaxKey {
-		return dst, &SizeError{Op: OpInsert, Field: "probe tail", Size: len(tail), Max: MaxKey - 15}
+	l := probeHead + len(tail)
+	if maxTail := MaxKey - (probeHead - probeKeys[0]); len(tail) > maxTail { // so that the longest key fits
+		return dst, &SizeError{Op: OpInsert, Field: "probe tail", Size: len(tail), Max: uint64(maxTail)}
 	}
 	start := len(dst)
 	dst = slices.Grow(dst, l)[:start+l]
@@ -47,7 +51,7 @@ func AppendProbe(dst []byte, tail []byte) ([]byte, error) {
 	for _, k := range probeKeys {
 		b[k-1] = byte(l - k)
 	}
-	copy(b[20:], tail)
+	copy(b[probeHead:], tail)
 	for _, k := range probeKeys {
 		dst = append(dst, byte(OpPurge), byte(l-k))
 		dst = append(dst, dst[start+k:start+l]...)

@@ -33,8 +33,8 @@ func found(src []byte) (bool, error) {
 	return bool(ok), err
 }
 
-// listed decodes the status byte of a response that is always a success.
-func listed(src []byte) error {
+// expectSuccess decodes the status byte of a response that is always a success.
+func expectSuccess(src []byte) error {
 	if len(src) == 0 {
 		return ErrShort
 	}

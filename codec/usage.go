@@ -3,10 +3,10 @@ package codec
 // Usage is how much a record was used. A server updates all four numbers once a minute: they
 // do not include what has happened since.
 type Usage struct {
-	ReadsPerMinute  uint64
-	WritesPerMinute uint64
-	Reads           uint64
-	Writes          uint64
+	ReadsPerMinute  uint64 // in the last whole minute
+	WritesPerMinute uint64 // in the last whole minute
+	Reads           uint64 // since the record was made
+	Writes          uint64 // since the record was made
 }
 
 const usageSize = 4 * 8

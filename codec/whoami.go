@@ -30,7 +30,7 @@ func (WhoAmIResponse) Kind() Kind { return KindWhoAmI }
 // DecodeWhoAmIResponse decodes the response to a WHOAMI at the start of src and
 // returns it and its length, 17. Errors: [ErrShort], [ErrMalformed].
 func DecodeWhoAmIResponse(src []byte) (m WhoAmIResponse, n int, err error) {
-	if err := listed(src); err != nil {
+	if err := expectSuccess(src); err != nil {
 		return m, 0, err
 	}
 	n = 1 + len(m.ID)

@@ -10,19 +10,25 @@ import (
 )
 
 func main() {
-	source, err := os.ReadFile("uint16/uint16.go")
-	if err == nil {
-		for _, size := range []int{1, 4, 8} {
-			name := fmt.Sprintf("uint%d", 8*size)
-			if err = os.WriteFile(filepath.Join(name, name+".go"), []byte(Package(string(source), size)), 0o644); err != nil {
-				break
-			}
-		}
-	}
-	if err != nil {
+	if err := write(); err != nil {
 		fmt.Fprintln(os.Stderr, "sizes:", err)
 		os.Exit(1)
 	}
+}
+
+func write() error {
+	source, err := os.ReadFile("uint16/uint16.go")
+	if err != nil {
+		return err
+	}
+	for _, size := range []int{1, 4, 8} {
+		name := fmt.Sprintf("uint%d", 8*size)
+		text := Package(string(source), size)
+		if err := os.WriteFile(filepath.Join(name, name+".go"), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Package returns the source of the package of a value size in bytes, made of that of uint16.
