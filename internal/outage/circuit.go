@@ -144,7 +144,7 @@ func (c *Circuit) open(cause error, probe func() error) {
 	c.opened(cause)
 }
 
-// tried ends a trial.
+// tried ends a trial, and closes the circuit if the store has answered.
 func (c *Circuit) tried(e Evidence, cause error) {
 	c.mu.Lock()
 	switch e {

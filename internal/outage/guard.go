@@ -24,11 +24,13 @@ type Options struct {
 	FailedPart func(err error) string
 }
 
-// Guard is a backend around another one, whose store may be away. No decision waits longer for the store than its
-// timeout allows, and while a circuit is open, it waits for nothing. Peek, GiveBack and Exchange are guarded as
-// decisions are. Set, Reset and Delete take no longer than changeTime, ask also while a circuit is open, and tell no
-// circuit: they are rare, what they do is worth a try, and a store may need longer for it than for a decision. Lists go
-// to the backend, and wait as long as their ctx does.
+// Guard is a backend around another one, whose store may be away.
+//   - Decisions, Peek, GiveBack and Exchange wait for the store no longer than their timeout allows, and while a circuit
+//     is open, they fail at once.
+//   - Set, Reset and Delete take no longer than changeTime. They ask the store also while a circuit is open, and tell no
+//     circuit how that went: they are rare, what they do is worth a try, and a store may need longer for it than for a
+//     decision.
+//   - Lists go to the backend, and wait as long as their ctx does.
 //
 // A call whose arguments are a mistake returns it at any time, as far as the backend's Check knows it, and says nothing
 // about the store.
@@ -186,7 +188,7 @@ func (g *Guard) Exchange(ctx context.Context, claims []window.Claim, places []wi
 		}
 		return err
 	})
-	if partly { // the circuit knows
+	if partly { // the circuit was told, and each of the places has its Err
 		return nil
 	}
 	return err
@@ -224,9 +226,9 @@ func (g *Guard) Delete(ctx context.Context, key string, scales ...time.Duration)
 	return n, err
 }
 
-// watchHalf returns what reports, at the end of a call that has failed, that this process stood still when half of the
-// call's time was over. An answer may have arrived meanwhile that nobody has read. If the process ran then, there was
-// no answer within half of the time, whatever has happened after it.
+// watchHalf is called when a call begins. It returns a function for the end of the call, if that has failed: it reports
+// whether this process stood still when half of the call's time was over. Then an answer may have arrived that nobody
+// has read. If the process ran at that time, there was no answer within half of the time, whatever happened later.
 func watchHalf(timeout time.Duration) (stoodStill func() bool) {
 	var ran atomic.Bool
 	begin := time.Now()
@@ -272,7 +274,7 @@ func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of
 	return err
 }
 
-// errTooLate says that nothing was given back, which a backend may know without its store.
+// errTooLate says that nothing was given back. As a backend may know that without its store, it is no evidence.
 var errTooLate = errors.New("throttr: too late to give back")
 
 // within makes a call that takes no longer than timeout, and returns what it tells about the store.
@@ -309,14 +311,14 @@ func (g *Guard) mistake(call string, of []subject) error {
 	return nil
 }
 
-// entry is what a circuit has let through, for a subject and perhaps others.
+// entry is a call that a circuit has let through: of one of its subjects, which may share the circuit with others.
 type entry struct {
 	Ticket
-	subject int // its index
+	subject int // the index of the first of them
 }
 
-// enter asks the circuits of subjects to let a call with a timeout through, and appends what has to entries. It
-// returns the subject whose circuit is open, and why.
+// enter asks the circuits of subjects to let a call with a timeout through, and returns entries with one for each
+// circuit. If one is open, it returns a subject of it, and why.
 func (g *Guard) enter(of []subject, timeout time.Duration, entries []entry) (_ []entry, refused *subject, cause error) {
 	for i := range of {
 		c := g.circuit(g.Part(of[i].key), timeout)
@@ -333,8 +335,8 @@ func (g *Guard) enter(of []subject, timeout time.Duration, entries []entry) (_ [
 	return entries, nil, nil
 }
 
-// leave tells the circuits what a call has shown. If it is not known which part of the store has failed, a circuit
-// that opens in vain is closed by its probe and the next call.
+// leave tells the circuits what a call has shown. If it is not known which part of the store has failed, all of them are
+// told of the failure: the probe and the next call close a circuit that has opened in vain.
 func (g *Guard) leave(entries []entry, of []subject, timeout time.Duration, shown Evidence, cause error) {
 	var failed string
 	failing := func(e entry) bool { return g.Part(of[e.subject].key) == failed }

@@ -18,7 +18,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Settings are the options for outages that programs give a limiter. Of a zero one, the default holds.
+// Settings are the options for outages that programs give a limiter. A zero field is its default.
 type Settings struct {
 	Timeout  time.Duration // of a call; of an exchange, up to a quarter of its lease. Default: 250 ms
 	Failures int           // in a row, which open a circuit. Default: 3
@@ -50,8 +50,8 @@ func IsAway(err error) bool {
 	return errors.Is(err, window.ErrUnavailable) || errors.As(err, &network)
 }
 
-// Ended reports whether ctx has ended. The timer of a deadline may be late: others, such as that of a connection, may have
-// ended a call by then.
+// Ended reports whether ctx has ended, or its deadline is over: the timer of a deadline may be late, and another one, such
+// as that of a connection, may have ended a call before.
 func Ended(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)

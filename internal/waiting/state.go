@@ -11,8 +11,8 @@ type state struct {
 	count uint64
 	end   time.Time // of the window, at the earliest; of a rolling one, when the turn that was refused would be granted
 	ask   time.Time // when to ask again although the window is open
-	after time.Time // a little later than the end of the window, at the latest
-	of    *spot     // whose refusal is all that is known; nil if the window is
+	ended time.Time // when the window has ended for certain, and a little later
+	of    *spot     // whose refusal is all that is known; nil: the window is known
 }
 
 const (
@@ -22,23 +22,24 @@ const (
 	clocksDiffer = time.Hour
 )
 
-// after returns the state after an answer to the turn at a spot.
-func after(a Answer, of *spot, now time.Time) state {
+// stateAfter returns the state after an answer to the turn at a spot.
+func stateAfter(a Answer, of *spot, now time.Time) state {
 	t := &of.Turn
 	left := max(a.Left, 0)
 	full := t.Limit - t.N + 1 // the least count that refuses the turn
 	length := limits.Length(&t.Of, now)
 	s := state{
 		count: a.Count, end: now.Add(max(left-a.Early, 0)),
-		after: now.Add(max(left+jitter(length), minRecheck)),
+		ended: now.Add(max(left+jitter(length), minRecheck)),
 		ask:   now.Add(min(max(length/10, minRecheck), maxRecheck)),
 	}
-	switch rolling := t.Of.Algorithm.Rolling(); {
+	rolling := t.Of.Algorithm.Rolling()
+	switch {
 	case rolling && !a.Refused: // what was granted says nothing about the next turn
 		return state{}
 	case rolling:
 		s.count = max(a.Count, full)
-		s.after = now.Add(max(left+jitter(min(left, length)), minRecheck/10))
+		s.ended = now.Add(max(left+jitter(min(left, length)), minRecheck/10))
 		s.of = of
 	case a.Refused && a.Count < full: // a policy that refuses knows no count
 		s.count = full
@@ -52,7 +53,7 @@ func (s state) pause(t Turn, now time.Time) time.Duration {
 	if s.count <= t.Limit-t.N {
 		return 0
 	}
-	return max(0, min(s.after.Sub(now), s.ask.Sub(now)))
+	return max(0, min(s.ended.Sub(now), s.ask.Sub(now)))
 }
 
 // line computes when turns come at the earliest: one after the other, and each in the first window
@@ -75,7 +76,7 @@ func (l *line) add(t Turn) time.Time {
 	if l.end.IsZero() {
 		return l.at
 	}
-	if full := l.count > t.Limit-t.N; full {
+	if l.count > t.Limit-t.N { // no room
 		l.at = l.end // of this window, at which the next one opens
 		l.end = l.end.Add(limits.Length(&t.Of, l.end.Add(clocksDiffer)))
 		l.count = 0

@@ -2,7 +2,8 @@
 // count. It knows no store: a caller asks the store when its turn has come.
 //
 //	queues := waiting.New(1024)
-//	err := queues.Wait(ctx, []waiting.Turn{{Count: requests, Limit: 10, N: 1}, {Count: tokens, Limit: 1000, N: 70}}, take)
+//	turns := []waiting.Turn{{Count: requests, Limit: 10, N: 1}, {Count: tokens, Limit: 1000, N: 70}}
+//	err := queues.Wait(ctx, turns, take)
 //
 // There is a queue for each count. A caller joins all its queues in one step, so of two callers, the same
 // one is ahead in every queue that both are in, and nobody waits in a circle. The first in all its queues
@@ -43,8 +44,8 @@ type Count struct {
 // Turn is what a caller waits for: n of a count. The counts of a caller's turns differ.
 type Turn struct {
 	Count
-	Limit uint64
-	N     uint64        // at most Limit
+	Limit uint64        // the largest count
+	N     uint64        // 1 to Limit
 	Early time.Duration // how much sooner than the store says a window may end
 }
 
@@ -53,7 +54,7 @@ type Answer struct {
 	Refused bool          // by this count: if it is not, another one may have been
 	Count   uint64        // of the window
 	Left    time.Duration // until the window ends; with a rolling algorithm, if Refused, until it would not be
-	Early   time.Duration // how much sooner that may be
+	Early   time.Duration // how much less than Left that may be
 }
 
 // Take makes the takes of all turns, or none. It sets the answers, in the order of the turns.
@@ -87,7 +88,7 @@ type spot struct {
 	waiter *waiter
 	queue  *queue
 	at     *list.Element // of the queue
-	woken  bool          // since the waiter has begun to ask: the answer may be of before
+	woken  bool          // the queue was woken while its waiter asks: the answer may be of the time before
 }
 
 // waiter is a caller that waits.
@@ -96,9 +97,9 @@ type waiter struct {
 	answers  []Answer
 	behind   int           // queues in which another waiter is the first
 	deadline time.Time     // zero: none
-	turn     chan struct{} // closed when the waiter is first in all queues, or removed because of err; nil: it was at once
-	refresh  chan struct{} // holds a value if the waiter should ask now; nil if it has not slept
-	err      error
+	turn     chan struct{} // closed when the waiter is first in all queues, or removed; nil: it was first at once
+	refresh  chan struct{} // holds a value if the waiter should ask now; nil: it has not slept
+	err      error         // why it was removed; nil: it was not
 }
 
 // Wait returns nil after take has been granted, or its error. Take is called by one caller of a queue at a
@@ -219,16 +220,18 @@ func (qs *Queues) ask(ctx context.Context, w *waiter, take Take) error {
 	}
 }
 
-// next returns for how long a waiter should wait before it asks.
+// next returns for how long a waiter should wait before it asks, or a [*LateError], after which it is removed.
 func (qs *Queues) next(w *waiter) (pause time.Duration, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	now, late := time.Now(), &LateError{}
+	now := time.Now()
+	late := &LateError{}
 	for i := range w.spots {
 		s := &w.spots[i]
 		l := s.queue.state.line(now)
 		if at := l.add(s.Turn); i == 0 || at.After(late.At) {
-			late.Turn, late.At = i, at
+			late.Turn = i
+			late.At = at
 		}
 		pause = max(pause, s.queue.state.pause(s.Turn, now))
 		s.woken = false
@@ -252,7 +255,7 @@ func (qs *Queues) learn(w *waiter) {
 	now := time.Now()
 	for i := range w.spots {
 		if s := &w.spots[i]; !s.woken {
-			s.queue.state = after(w.answers[i], s, now)
+			s.queue.state = stateAfter(w.answers[i], s, now)
 		}
 	}
 }
@@ -311,7 +314,8 @@ func (q *queue) wake() {
 	}
 }
 
-// jitter is added to the end of a window, so that not all processes ask at once.
+// jitter returns what is added to the end of a window, so that not all processes ask at once: up to a fiftieth of the
+// scale, and up to 10 ms.
 func jitter(scale time.Duration) time.Duration {
 	return rand.N(max(1, min(scale/50, 10*time.Millisecond)))
 }
