@@ -55,7 +55,7 @@ func Gin(gate *admission.Gate, request Request[*gin.Context]) gin.HandlerFunc {
 		}
 		of := c.Request
 		c.Request = of.WithContext(d.Context())
-		defer func() { of.MultipartForm = c.Request.MultipartForm }() // of which the server removes the files
+		defer func() { of.MultipartForm = c.Request.MultipartForm }() // the server removes the files of its own Request
 		c.Next()
 	}
 }

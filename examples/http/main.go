@@ -18,14 +18,19 @@ import (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to serve at")
 	flag.Parse()
+	log.Fatal(serve(*addr))
+}
+
+// serve serves until that fails.
+func serve(addr string) error {
 	backend := memory.New()
 	defer backend.Close()
 	handler, err := site(throttr.NewRateLimit(backend))
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	srv := &http.Server{Addr: *addr, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	log.Fatal(srv.ListenAndServe())
+	srv := &http.Server{Addr: addr, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	return srv.ListenAndServe()
 }
 
 // site returns the handler. Its requests are limited, except for health checks.

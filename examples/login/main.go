@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/lockout"
 	"github.com/throttr-go/throttr/memory"
 )
@@ -61,7 +62,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Try again later.", http.StatusServiceUnavailable)
 		return
 	case !ok:
-		w.Header().Set("Retry-After", fmt.Sprintf("%.0f", attempt.RetryAfter().Seconds()+0.5))
+		w.Header().Set("Retry-After", fmt.Sprint(admission.Seconds(attempt.RetryAfter()))) // rounded up
 		http.Error(w, "Too many attempts.", http.StatusTooManyRequests)
 		return
 	case !correct(name, r.FormValue("password")):

@@ -18,11 +18,12 @@ type Backend struct {
 	window.Unimplemented // Exchange, List, ListPlaces, and the methods of later versions
 
 	now     func() time.Time
-	mu      sync.Mutex
-	windows map[id]window.Window
-	last    int64 // ID of the window that was opened last
+	mu      sync.Mutex           // guards what follows
+	windows map[id]window.Window // also some that are over
+	last    int64                // ID of the window that was opened last
 }
 
+// id is what a window belongs to.
 type id struct {
 	key, name string
 	scale     time.Duration
@@ -40,9 +41,9 @@ func (b *Backend) Check(l window.Limit) (t window.Traits, err error) {
 		err = fmt.Errorf("mapbackend: %w: %v", window.ErrUnsupported, l.Algorithm)
 	case l.Scale < window.MinScale || l.Scale > window.MaxScale:
 		err = fmt.Errorf("mapbackend: %w: %v", window.ErrScale, l.Scale)
-	case l.Max > window.Unlimited || l.Burst != 0 || l.Calendar != 0 || l.StartDay != 0 || l.Zone != "" ||
-		len(l.Name) > 64 ||
-		strings.ContainsFunc(l.Name, func(r rune) bool { return r < ' ' || r > '~' }):
+	case l.Max > window.Unlimited || len(l.Name) > 64 ||
+		strings.ContainsFunc(l.Name, func(r rune) bool { return r < ' ' || r > '~' }) ||
+		l.Burst != 0 || l.Calendar != 0 || l.StartDay != 0 || l.Zone != "": // fields of other algorithms
 		err = fmt.Errorf("mapbackend: %w: %v", window.ErrRange, l)
 	}
 	return t, err
@@ -65,7 +66,8 @@ func (b *Backend) change(ctx context.Context, key string, l window.Limit,
 
 // update is change for a caller that holds the mutex.
 func (b *Backend) update(k id, f func(w *window.Window, now time.Time)) window.Window {
-	w, now := b.windows[k], b.now()
+	w := b.windows[k]
+	now := b.now()
 	if !now.Before(w.ExpiresAt) {
 		w = window.Window{}
 	}
@@ -83,12 +85,13 @@ func (b *Backend) update(k id, f func(w *window.Window, now time.Time)) window.W
 func (b *Backend) add(w *window.Window, now time.Time, scale time.Duration, n uint64) {
 	if w.ID == 0 {
 		b.last++
-		w.ID, w.ExpiresAt = b.last, now.Add(scale)
+		w.ID = b.last
+		w.ExpiresAt = now.Add(scale)
 	}
 	w.Count = min(w.Count+min(n, window.Unlimited), window.Unlimited)
 }
 
-// refuse sets whether a take is refused.
+// refuse sets whether a take of n is refused, and whether it ever would not be.
 func refuse(w *window.Window, l window.Limit, n uint64) {
 	w.Refused = w.Count > l.Max || n > l.Max-w.Count
 	if n > l.Max {

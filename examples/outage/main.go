@@ -70,10 +70,12 @@ func show(ctx context.Context, out io.Writer, option throttr.Option) error {
 		}
 		return true, fmt.Sprintf("allowed: %v, by the store", res.Allowed)
 	}
-	await := func(byStore bool) {
+	await := func(byStore bool) { // hits until the store decides, or something else
 		ok, text := hit()
-		for deadline := time.Now().Add(10 * time.Second); ok != byStore && time.Now().Before(deadline); ok, text = hit() {
+		deadline := time.Now().Add(10 * time.Second)
+		for ok != byStore && time.Now().Before(deadline) {
 			time.Sleep(10 * time.Millisecond)
+			ok, text = hit()
 		}
 		fmt.Fprintln(out, " ", text)
 	}
