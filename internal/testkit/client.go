@@ -76,7 +76,7 @@ func Several(t testing.TB, n int, opts ...mockserver.Option) (all Servers) {
 	return all
 }
 
-// At returns the server with an address.
+// At returns the server with an address, which must be that of one of them.
 func (s Servers) At(addr string) *mockserver.Server {
 	return s[slices.IndexFunc(s, func(srv *mockserver.Server) bool { return srv.Addr() == addr })]
 }

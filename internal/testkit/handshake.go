@@ -9,8 +9,8 @@ import (
 )
 
 // Handshake plays the part of a server without records, whose values have size bytes, in the handshake of a connection.
-// It must be able to read its writes one by one: the probe and what follows it, and the UNSUBSCRIBE from the channel of
-// its own id.
+// A read of nc must return one write of the client, as that of a [net.Pipe] does. The client writes the probe and what
+// follows it, and then the UNSUBSCRIBE from the channel of its own id.
 func Handshake(nc net.Conn, size int) error {
 	probe, err := codec.AppendProbe(nil, make([]byte, 16))
 	if err != nil {

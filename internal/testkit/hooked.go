@@ -6,8 +6,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Hooked is a backend whose calls, but for changes of counts and lists, are made by Around, which calls do, or fails. It
-// gets the name of the call, such as "take all", and what is taken, asked for or given back: nothing in an exchange.
+// Hooked is a backend that leaves its calls to Around, which makes one by calling do, or returns an error. Around gets the
+// name of the call, such as "take all", and what is taken, asked for or given back: nothing in an exchange. Set, Reset,
+// Delete and lists go to the Backend at once.
 type Hooked struct {
 	window.Backend
 	Around func(ctx context.Context, call string, takes []window.Take, do func() error) error
@@ -35,7 +36,8 @@ func (h Hooked) Peek(ctx context.Context, key string, l window.Limit, n uint64) 
 
 // one makes a call that returns a window.
 func (h Hooked) one(ctx context.Context, call string,
-	f func(context.Context, string, window.Limit, uint64) (window.Window, error), t window.Take) (w window.Window, err error) {
+	f func(context.Context, string, window.Limit, uint64) (window.Window, error), t window.Take,
+) (w window.Window, err error) {
 	err = h.Around(ctx, call, []window.Take{t}, func() (err error) {
 		w, err = f(ctx, t.Key, t.Limit, t.N)
 		return err
@@ -66,7 +68,7 @@ func (h Hooked) Exchange(ctx context.Context, claims []window.Claim, places []wi
 	return h.Around(ctx, "exchange", nil, func() error { return h.Backend.Exchange(ctx, claims, places) })
 }
 
-// Broken returns a backend whose calls and exchanges fail with err, unless that is nil.
+// Broken returns a Hooked whose calls fail with err, unless that is nil.
 func Broken(b window.Backend, err error) Hooked {
 	return Hooked{b, func(_ context.Context, _ string, _ []window.Take, do func() error) error {
 		if err != nil {

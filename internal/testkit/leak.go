@@ -10,9 +10,10 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// ofClient matches the stack of a goroutine that runs code of a client: of the root package, of a package under internal
-// that a client uses, or of puddle.
-var ofClient = regexp.MustCompile(`(?m)^github\.com/(jackc/puddle/|throttr-go/throttr(\.|/internal/([^st]|slot|sweep)))`)
+// ofClient matches the stack of a goroutine that runs code of a client: of the root package, of puddle, or of a package
+// under internal, but for systemtest and testkit, in which the tests are.
+var ofClient = regexp.MustCompile(
+	`(?m)^github\.com/(jackc/puddle/|throttr-go/throttr(\.|/internal/([^st]|slot|sweep)))`)
 
 // Stacks returns the stacks of all goroutines that run code of a client. Goroutines of tests that wait for one are
 // among them.

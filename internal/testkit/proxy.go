@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// Certificate makes a certificate for a host, or for a client, until end. It is its own authority: a pool that trusts
-// it alone is the other result.
+// Certificate makes a certificate for a host, or for a client, that is valid until end. It is its own authority, so
+// Certificate also returns a pool that trusts it alone.
 func Certificate(t *testing.T, name string, end time.Time) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -67,8 +67,8 @@ func Relay(client, server net.Conn, requests, responses io.Reader) {
 	both.Wait()
 }
 
-// Proxy starts a proxy of a server that ends with the test, and returns its address. What it gets of clients, or of the
-// server to which they are connected, is read through a reader.
+// Proxy starts a proxy that ends with the test, and returns its address. To returns the server of the next connection.
+// The proxy reads the bytes of clients, and those of the server, through the reader that through returns.
 func Proxy(t testing.TB, to func() *Redis, through func(r io.Reader, ofServer bool) io.Reader) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -84,7 +84,7 @@ func Proxy(t testing.TB, to func() *Redis, through func(r io.Reader, ofServer bo
 	return l.Addr().String()
 }
 
-// cut is a reader that ends once, in place of what it has read, if it is told to.
+// cut is a reader that returns EOF in place of what it reads next, once after next was set.
 type cut struct {
 	io.Reader
 	next *atomic.Bool
