@@ -58,8 +58,8 @@ type Config struct {
 	// only reads. Any other request is never repeated. Negative: never. Default: 2.
 	MaxRetries int
 
-	// ConnectTimeout bounds the making of a connection, the value-size probe included.
-	// Default: 5 s.
+	// ConnectTimeout bounds the making of a connection, the value-size probe included, and then
+	// again the first requests on it, which are the client's own. Default: 5 s.
 	ConnectTimeout time.Duration
 	// StallTimeout is how long requests may be outstanding without a byte from the server.
 	// The connection then ends with ErrStalled, up to a quarter of StallTimeout later.
@@ -107,8 +107,8 @@ type Config struct {
 	// ErrValueSizeMismatch, to which no policy applies. Default: servers must be there.
 	Lazy bool
 
-	// Dial makes a network connection; network is "tcp" or "unix". Default: that of
-	// a net.Dialer.
+	// Dial makes a network connection; network is "tcp" or "unix". It must return when ctx ends:
+	// nothing else bounds it. Default: that of a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// TLS, if not nil, is used for all connections, for a TLS proxy in front of a server.
 	// Its ServerName defaults to the host of the address. Exact windows (see ServerBackend)
