@@ -56,7 +56,7 @@ type client struct {
 // nil. With Config.Lazy it does not need the servers, and does not fail if ctx ends.
 //
 // Errors match [ErrConfig] or [ErrConnect]. The error of a server whose values are not of
-// type T is also a [*ValueSizeError].
+// type T is also a [*ValueSizeError]. Those of several servers are joined.
 func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error) {
 	if ctx == nil {
 		panic("throttr: Connect: ctx is nil")

@@ -64,17 +64,15 @@ func subscriptionOptions(name string, cfg Config, p *pool.Pool) pubsub.Options {
 // of returns the server that a key lives on.
 func (s *servers) of(key string) *server { return s.all[s.byKey.pick(key)] }
 
-// connect makes a first connection to each server. Its error is that of the first server, in
-// the order of Config.Servers, that can't be reached.
+// connect makes a first connection to each server. It returns the errors of all that can't be reached, joined.
 func (s *servers) connect(ctx context.Context) error {
 	errs := make([]error, len(s.all))
-	inParallel(len(s.all), func(i int) { errs[i] = s.all[i].pool.Connect(ctx) })
-	for i, err := range errs {
-		if err != nil {
-			return &ConnectError{Server: s.all[i].name, Err: err}
+	inParallel(len(s.all), func(i int) {
+		if err := s.all[i].pool.Connect(ctx); err != nil {
+			errs[i] = &ConnectError{Server: s.all[i].name, Err: err}
 		}
-	}
-	return nil
+	})
+	return errors.Join(errs...)
 }
 
 // startWait is how long a lazy start waits for the first attempts to connect. Most of them have
