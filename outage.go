@@ -192,10 +192,13 @@ func (r *RateLimit) degrade(res *Result, l *Limit) {
 func withoutKey(err error) string {
 	var late *outage.TimeoutError
 	var request *RequestError
-	if !errors.As(err, &late) && errors.As(err, &request) {
-		return "server " + request.Server + failureText(request.Server, request.Err)
+	switch {
+	case !errors.As(err, &request):
+		return outage.WithoutKey(err)
+	case errors.As(err, &late):
+		return "server " + request.Server + ": " + outage.WithoutKey(late)
 	}
-	return outage.WithoutKey(err)
+	return "server " + request.Server + failureText(request.Server, request.Err)
 }
 
 // failedPart returns the server that has failed, if an error names one.

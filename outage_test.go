@@ -350,13 +350,15 @@ func TestAnUnusedRateLimitEndsItsProbing(t *testing.T) {
 	})
 }
 
-// Of a TakeAll on two servers of which one is away, the error names that one, and its circuit alone is opened.
+// Of a TakeAll on two servers of which one is away, or silent, the error and the log name that one, and its circuit
+// alone is opened.
 func TestATakeAllBlamesTheServerThatIsAway(t *testing.T) {
-	for name, known := range map[string]bool{"known windows": true, "new windows": false} {
+	for name, is := range map[string]struct{ known, silent bool }{"known windows": {known: true}, "new windows": {}, "silent": {silent: true}} {
 		testkit.Bubble(t, name, func(t *testing.T) {
 			servers := testkit.Several(t, 2)
 			backend := testkit.Client[uint16](t, servers.Over(throttr.Config{MaxRetries: -1})).Backend()
-			limiter := throttr.NewRateLimit(backend, throttr.WithLogger(nil))
+			log := &journal{}
+			limiter := throttr.NewRateLimit(backend, throttr.WithLogger(log.logger()))
 			limit := throttr.Limit{Max: 100, Scale: time.Hour}
 			keys := map[string]string{}
 			for i := range 100 {
@@ -365,11 +367,15 @@ func TestATakeAllBlamesTheServerThatIsAway(t *testing.T) {
 			}
 			there, away := keys[servers[0].Addr()], keys[servers[1].Addr()]
 			takes := []throttr.Take{limit.For(there, 1), limit.For(away, 1)}
-			if known {
+			if is.known {
 				ok, _ := allDecided(t)(limiter.TakeAll(t.Context(), takes...))
 				require.True(t, ok)
 			}
-			require.NoError(t, servers[1].Close())
+			if is.silent {
+				servers[1].HalfOpen()
+			} else {
+				require.NoError(t, servers[1].Close())
+			}
 			for range 5 {
 				_, _, err := limiter.TakeAll(t.Context(), takes...)
 				require.ErrorIs(t, err, throttr.ErrUnavailable)
@@ -377,6 +383,9 @@ func TestATakeAllBlamesTheServerThatIsAway(t *testing.T) {
 				require.ErrorAs(t, err, &request)
 				require.Equal(t, servers[1].Addr(), request.Server)
 				require.Equal(t, away, request.Key)
+			}
+			for _, line := range log.entries(t) {
+				require.Contains(t, line["error"], servers[1].Addr())
 			}
 			decided(t)(limiter.Take(t.Context(), there, limit, 1)) // by the circuit of the server that is there
 		})

@@ -76,22 +76,20 @@ func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
 		"in the end":        {minute: 1, tokens: 100, steps: []step{end, back}, want: []uint64{0, 0}},
 		"twice":             {minute: 1, tokens: 100, steps: []step{back, back}, want: []uint64{0, 0}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // GiveBackLater does not wait for long
-				gate := newGate(t, admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: test.hits})
-				d := gate.Admit(t.Context(), costs(map[string]uint64{"minute": test.minute, "tokens": test.tokens}))
-				over = false
-				var err error
-				for _, step := range test.steps {
-					err = step(d)
-				}
-				require.ErrorIs(t, err, test.err)
-				if !over { // otherwise, each Commit is settled at once
-					d.Done()
-					d.Done()
-				}
-				require.Equal(t, test.want, counts(t, gate, request("k")))
-			})
+		testkit.Bubble(t, name, func(t *testing.T) { // GiveBackLater does not wait for long
+			gate := newGate(t, admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: test.hits})
+			d := gate.Admit(t.Context(), costs(map[string]uint64{"minute": test.minute, "tokens": test.tokens}))
+			over = false
+			var err error
+			for _, step := range test.steps {
+				err = step(d)
+			}
+			require.ErrorIs(t, err, test.err)
+			if !over { // otherwise, each Commit is settled at once
+				d.Done()
+				d.Done()
+			}
+			require.Equal(t, test.want, counts(t, gate, request("k")))
 		})
 	}
 }
