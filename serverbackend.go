@@ -224,7 +224,8 @@ func (b *ServerBackend) window(ctx context.Context, call string, do counting, ke
 
 // TakeAll implements [Backend]. If all windows are known and their scales are at least 2 s, it takes one
 // round trip for each server that is asked. If a take is refused, it gives back the others, as GiveBack
-// does. Windows that it has opened stay open, with nothing in them.
+// does. Windows that it has opened stay open, with nothing in them. Calls for one of its windows can wait until it has
+// ended, and so for another server that does not respond: bound its time.
 func (b *ServerBackend) TakeAll(ctx context.Context, takes []Take, windows []window.Window) (granted bool, err error) {
 	if len(takes) == 0 {
 		return true, nil
