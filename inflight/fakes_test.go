@@ -31,31 +31,28 @@ type remote struct {
 	parts atomic.Bool  // the first letter of a key is the part of the store that keeps it
 	bad   error        // of the key "bad"
 
-	mu     sync.Mutex // guards what follows
-	before func(ctx context.Context, claims []window.Claim) error
-	places *ledger.Ledger
+	before atomic.Pointer[func(ctx context.Context, claims []window.Claim) error]
+	places atomic.Pointer[ledger.Ledger]
 }
 
 func newRemote(t *testing.T) *remote {
-	b := newMemory(t)
-	return &remote{Backend: b, places: b.Ledger()}
+	r := &remote{Backend: newMemory(t)}
+	r.places.Store(r.Ledger())
+	r.be(nil)
+	return r
 }
 
 // losesItsData is that the store has lost its data.
 func (r *remote) losesItsData() {
 	now := func() time.Duration { return time.Duration(time.Now().UnixNano()) }
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.places = ledger.New(100, now)
-	r.places.Birth = now()
+	l := ledger.New(100, now)
+	l.Birth = now()
+	r.places.Store(l)
 }
 
 // claim makes a claim.
 func (r *remote) claim(c window.Claim) window.Places {
-	r.mu.Lock()
-	places := r.places
-	r.mu.Unlock()
-	p, wake := places.Exchange(&c)
+	p, wake := r.places.Load().Exchange(&c)
 	if wake != nil {
 		wake()
 	}
@@ -63,11 +60,7 @@ func (r *remote) claim(c window.Claim) window.Places {
 }
 
 // be has exchanges begin with f, or with nothing if that is nil. If it fails, they do.
-func (r *remote) be(f func(ctx context.Context, claims []window.Claim) error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.before = f
-}
+func (r *remote) be(f func(ctx context.Context, claims []window.Claim) error) { r.before.Store(&f) }
 
 // away is how a store fails that is away. No line has the key.
 func away(_ context.Context, claims []window.Claim) error {
@@ -90,17 +83,15 @@ func (r *remote) Part(key string) string {
 
 func (r *remote) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
 	r.calls.Add(1)
-	r.mu.Lock()
-	before := r.before
-	r.mu.Unlock()
-	if before != nil {
+	if before := *r.before.Load(); before != nil {
 		if err := before(ctx, claims); err != nil {
 			return err
 		}
 	}
 	for i := range claims {
 		places[i] = r.claim(claims[i])
-		if claims[i].Held > window.MaxPlaces {
+		same := func(other window.Claim) bool { return other.Key == claims[i].Key && other.Name == claims[i].Name }
+		if claims[i].Held > window.MaxPlaces || slices.ContainsFunc(claims[:i], same) {
 			panic("a claim is not valid")
 		}
 		if r.bad != nil && claims[i].Key == "bad" {
@@ -192,7 +183,7 @@ func waits(ctx context.Context, l *inflight.Limiter, key string, limit inflight.
 // told is what a Limiter has told: events, and log lines.
 type told struct {
 	mu     sync.Mutex // guards events
-	events []string
+	events []inflight.Event
 	lines  strings.Builder
 }
 
@@ -201,23 +192,15 @@ func (r *told) options(opts ...inflight.Option) []inflight.Option {
 	return append(opts, logger, inflight.WithObserver(func(_ context.Context, e inflight.Event) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		text := e.Kind.String()
-		if e.Key != "" {
-			text = fmt.Sprintf("%s %s %d of %v: waited %v, held %v", text, e.Key, e.N, e.Limit, e.Waited, e.Held)
-		}
-		switch e.Kind {
-		case inflight.Acquired, inflight.Denied:
-			text += fmt.Sprintf(", in use %d", e.InUse)
-		case inflight.Failed:
-			text += ": " + e.Err.Error()
-		}
-		r.events = append(r.events, text)
+		r.events = append(r.events, e)
 	}))
 }
 
-// all returns the events.
-func (r *told) all() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.events)
+// kinds returns the kinds of events, in order.
+func (r *told) kinds() (all []inflight.Kind) {
+	synctest.Wait()
+	for _, e := range r.events {
+		all = append(all, e.Kind)
+	}
+	return all
 }

@@ -121,10 +121,13 @@ func TestAWantThatIsGivenUpDuringItsExchangeBlocksNobody(t *testing.T) {
 	}
 
 	p = leased(time.Second, options{}, func(*Hold) {})
-	one, _ := p.adds(1, 2, false), p.adds(1, 2, false)
+	one, two := p.adds(1, 2, false), p.adds(1, 3, false)
 	p.exchange(0, window.Places{Tokens: []uint64{7, 8}, Used: 2})
-	p.exchange(time.Millisecond, window.Places{Used: 2}, func() { p.cancel(one) })
+	c := p.exchange(time.Millisecond, window.Places{Used: 2}, func() { p.cancel(one) })
+	require.Equal(t, []uint64{2, 3}, []uint64{c.Held, c.HeldMax}, "the largest Max, under which they must fit if they are forgotten")
 	require.Zero(t, p.due(), "what is released during an exchange is free at once, although more is held")
+	p.cancel(two)
+	require.Zero(t, p.begin(2*time.Millisecond, 1).HeldMax)
 }
 
 // Those who have gone are not kept in memory by a pump that goes on, with the values of their ctx.
@@ -149,24 +152,6 @@ func TestAPumpKeepsNobodyWhoHasGone(t *testing.T) {
 		}
 		runtime.KeepAlive(p)
 	}
-}
-
-// The store is told the largest Max under which places are held, so that it can tell whether they fit when it has
-// forgotten them.
-func TestTheStoreIsToldTheLargestMax(t *testing.T) {
-	p := leased(time.Second, options{}, func(*Hold) {})
-	for i, most := range []uint64{3, 5, 4} {
-		p.adds(1, most, false)
-		p.exchange(0, window.Places{Tokens: []uint64{uint64(i + 1)}, Used: uint64(i + 1)})
-	}
-	c := p.begin(2*time.Millisecond, 1)
-	require.EqualValues(t, 3, c.Held)
-	require.EqualValues(t, 5, c.HeldMax)
-	for h := range p.holds {
-		p.cancel(h)
-	}
-	p.answered(3*time.Millisecond, &window.Places{})
-	require.Zero(t, p.begin(4*time.Millisecond, 1).HeldMax)
 }
 
 // The pause between exchanges that fail is as long as they have failed, up to a bound.
@@ -392,18 +377,26 @@ func (m *model) on(n *node, do func()) {
 	switch {
 	case n.dead:
 	case m.now < n.stopped: // whatever has been waiting goes on in any order
-		m.after(n.stopped-m.now+m.duration(20*time.Microsecond), func() { m.on(n, do) })
+		m.afterIn(n, n.stopped-m.now+m.duration(20*time.Microsecond), do)
 	default:
 		do()
 		m.update(n)
 	}
 }
 
+// afterIn does something in a process after a while.
+func (m *model) afterIn(n *node, d time.Duration, do func()) { m.after(d, func() { m.on(n, do) }) }
+
 // changed is what the pump of a process tells of a want.
 func (m *model) changed(n *node, w *Hold) {
 	switch w.state {
-	case held:
-		m.granted(n, w)
+	case held: // until the process gives it back
+		m.grants++
+		if m.believed() > modelMax {
+			m.overFor = max(m.overFor, m.now-m.emptied)
+		}
+		m.log(n, "has got %d of %d", w.want.N, w.want.Max)
+		m.afterIn(n, m.duration(modelLease/8<<m.IntN(5)), func() { n.pump.cancel(w) })
 	case released:
 		m.log(n, "gives %d back", w.want.N)
 	case lost:
@@ -430,18 +423,6 @@ func (m *model) update(n *node) {
 	}
 }
 
-// granted is that a process has got what it wants, until it gives that back.
-func (m *model) granted(n *node, w *Hold) {
-	m.grants++
-	if m.believed() > modelMax {
-		m.overFor = max(m.overFor, m.now-m.emptied)
-	}
-	m.log(n, "has got %d of %d", w.want.N, w.want.Max)
-	m.after(m.duration(modelLease/8<<m.IntN(5)), func() {
-		m.on(n, func() { n.pump.cancel(w) })
-	})
-}
-
 // demand makes a process want places, again and again.
 func (m *model) demand(n *node) {
 	if m.calm {
@@ -459,7 +440,7 @@ func (m *model) demand(n *node) {
 		n.pump.add(w)
 		n.waits = append(n.waits, w)
 		if m.IntN(6) == 0 {
-			m.after(m.duration(modelLease/2), func() { m.on(n, func() { n.pump.cancel(w) }) })
+			m.afterIn(n, m.duration(modelLease/2), func() { n.pump.cancel(w) })
 		}
 	})
 	m.after(m.duration(modelLease), func() { m.demand(n) })
@@ -487,27 +468,23 @@ func (m *model) send(n *node) {
 	m.log(n, "says that it holds %d, and wants %v: exchange %d", c.Held, c.Wants, c.Seq)
 	c.Wake = func() {
 		if !m.dropped() {
-			m.after(m.travel(), func() { m.on(n, n.pump.again) })
+			m.afterIn(n, m.travel(), n.pump.again)
 		}
 	}
 	if !m.dropped() {
 		m.after(m.travel(), func() { m.arrive(n, c) })
 	}
 	failure := unanswered
-	m.after(modelTimeout/2, func() {
-		m.on(n, func() {
-			if m.clock(n)-sentAt < modelTimeout*3/4 {
-				failure = failing
-			}
-		})
+	m.afterIn(n, modelTimeout/2, func() {
+		if m.clock(n)-sentAt < modelTimeout*3/4 {
+			failure = failing
+		}
 	})
-	m.after(modelTimeout, func() { // the process waits no longer
-		m.on(n, func() {
-			if n.seq == c.Seq && n.pump.phase == sent {
-				m.log(n, "has no answer to exchange %d", c.Seq)
-				n.pump.failed(m.clock(n), errLate, failure)
-			}
-		})
+	m.afterIn(n, modelTimeout, func() { // the process waits no longer
+		if n.seq == c.Seq && n.pump.phase == sent {
+			m.log(n, "has no answer to exchange %d", c.Seq)
+			n.pump.failed(m.clock(n), errLate, failure)
+		}
 	})
 }
 
@@ -521,22 +498,14 @@ func (m *model) arrive(n *node, c window.Claim) {
 	if m.dropped() {
 		return
 	}
-	m.after(m.travel(), func() {
-		m.on(n, func() {
-			if n.seq != c.Seq || n.pump.phase != sent {
-				return
-			}
-			m.log(n, "has the answer to exchange %d", c.Seq)
-			n.reached = m.now
-			n.pump.answered(m.clock(n), &a)
-		})
+	m.afterIn(n, m.travel(), func() {
+		if n.seq != c.Seq || n.pump.phase != sent {
+			return
+		}
+		m.log(n, "has the answer to exchange %d", c.Seq)
+		n.reached = m.now
+		n.pump.answered(m.clock(n), &a)
 	})
-}
-
-// used is how many places the store knows of.
-func (m *model) used() uint64 {
-	p, _ := m.ledger.Exchange(&window.Claim{Key: "k"})
-	return p.Used
 }
 
 // believed is how many places holders believe to hold: those for whom Valid is true.
@@ -555,31 +524,22 @@ func (m *model) disturb() {
 		return
 	}
 	n := m.nodes[m.IntN(len(m.nodes))]
-	switch m.IntN(6) {
-	case 0:
-		if m.crashes && !n.dead {
-			m.log(n, "crashes")
-			n.dead = true
-			m.boot()
-		}
-	case 1, 2:
-		if m.stops && !n.dead {
-			n.stopped = max(n.stopped, m.now+m.duration(2*modelLease))
-			m.log(n, "stands still until %.1f ms", float64(n.stopped)/1e6)
-		}
-	case 3:
-		if !m.restarts {
-			break
-		}
+	switch fault := m.IntN(6); {
+	case fault == 0 && m.crashes && !n.dead:
+		m.log(n, "crashes")
+		n.dead = true
+		m.boot()
+	case fault > 3 && m.stops && !n.dead:
+		n.stopped = max(n.stopped, m.now+m.duration(2*modelLease))
+		m.log(n, "stands still until %.1f ms", float64(n.stopped)/1e6)
+	case fault == 1 && m.restarts:
 		m.log(&node{name: "store"}, "has lost its data")
 		m.emptied = m.now
 		m.create()
 		m.ledger.Birth = m.ledgerTime()
-	case 4:
-		if m.outages && m.now > m.back+modelLease {
-			m.back = m.now + modelLease/2 + m.duration(2*modelLease)
-			m.log(&node{name: "store"}, "is away until %.1f ms", float64(m.back)/1e6)
-		}
+	case fault == 2 && m.outages && m.now > m.back+modelLease:
+		m.back = m.now + modelLease/2 + m.duration(2*modelLease)
+		m.log(&node{name: "store"}, "is away until %.1f ms", float64(m.back)/1e6)
 	}
 	m.after(m.duration(modelLease/2), m.disturb)
 }
@@ -595,18 +555,15 @@ func (m *model) run() string {
 		return m.fault
 	}
 	for _, n := range m.nodes {
-		if n.dead {
-			continue
-		}
 		for _, w := range n.waits {
-			if w.state == waiting || w.state == held {
+			if !n.dead && (w.state == waiting || w.state == held) {
 				return fmt.Sprintf("stuck: %s still wants or holds %d", n.name, w.want.N)
 			}
 		}
 	}
 	m.now += 2 * modelLease // a late message may have claimed places
-	if used := m.used(); used != 0 {
-		return fmt.Sprintf("stuck: %d places are held by nobody", used)
+	if p, _ := m.ledger.Exchange(&window.Claim{Key: "k"}); p.Used != 0 {
+		return fmt.Sprintf("stuck: %d places are held by nobody", p.Used)
 	}
 	if m.grants == 0 {
 		return "stuck: nothing was ever granted"
@@ -620,11 +577,8 @@ func (m *model) step() {
 	m.now = max(m.now, e.at)
 	e.do()
 	n := m.believed()
-	if n <= modelMax {
-		return
-	}
 	m.over = max(m.over, int(n)-modelMax)
-	if !m.loose || m.emptied == never && !m.outages {
+	if n > modelMax && (!m.loose || m.emptied == never && !m.outages) {
 		m.fault = fmt.Sprintf("over: %d of %d are held", n, modelMax)
 	}
 }
@@ -634,9 +588,13 @@ var everything = faults{crashes: true, stops: true, restarts: true, losses: true
 
 var modelRuns = flag.Int("inflight.modelruns", 2000, "runs of TestModelIsNeverOverOrStuck")
 
-// runModels runs models with faults. If a run is wrong, the test fails with its trace.
-func runModels(t *testing.T, runs int, f faults, wrong func(m *model) bool) {
+// runModels runs models with faults: a part of all runs. If a run is wrong, the test fails with its trace.
+func runModels(t *testing.T, part int, f faults, wrong func(m *model) bool) {
 	t.Helper()
+	runs := *modelRuns / part
+	if testing.Short() {
+		runs /= 10
+	}
 	for seed := range uint64(runs) {
 		m := newModel(seed, f)
 		if fault := m.run(); fault == "" && !wrong(m) {
@@ -651,17 +609,18 @@ func runModels(t *testing.T, runs int, f faults, wrong func(m *model) bool) {
 
 // TestModelIsNeverOverOrStuck runs random schedules, with faults.
 func TestModelIsNeverOverOrStuck(t *testing.T) {
-	runs := *modelRuns
-	if testing.Short() {
-		runs /= 10
-	}
-	runModels(t, runs, everything, func(m *model) bool { return m.grants < 5 }) // each does something
+	runModels(t, 1, everything, func(m *model) bool { return m.grants < 5 }) // each does something
 }
 
-// A process that reaches the store loses nothing, even if the store loses its data.
-func TestModelLosesNothingThatIsRenewed(t *testing.T) {
-	f := faults{crashes: true, restarts: true, late: modelLease / 16}
-	runModels(t, *modelRuns/4, f, func(m *model) bool { return m.lost > 0 })
+// A process that reaches the store loses nothing, even if the store loses its data. A policy keeps what is held while the
+// store is away, however long that is, but not if the process stood still.
+func TestModelLosesNothingThatIsKept(t *testing.T) {
+	renewed := faults{crashes: true, restarts: true, late: modelLease / 16}
+	away := faults{loose: true, outages: true, crashes: true, policy: Share}
+	for _, f := range []faults{renewed, away} {
+		runModels(t, 2, f, func(m *model) bool { return m.lost > 0 })
+	}
+	runModels(t, 2, faults{loose: true, stops: true, crashes: true, policy: Share}, func(*model) bool { return false })
 }
 
 // noticed is how long after a loss of data processes that reach the store have told what they hold: after a quarter
@@ -675,19 +634,11 @@ func TestModelIsOverOnlyAfterALossOfData(t *testing.T) {
 	loose.loose = true
 	over := 0
 	for f, most := range map[faults]time.Duration{loose: modelLease + 10*time.Millisecond, restarts: noticed} {
-		runModels(t, *modelRuns/2, f, func(m *model) bool {
+		runModels(t, 2, f, func(m *model) bool {
 			over = max(over, m.over)
 			return m.overFor > most || f == restarts && m.lost > 0
 		})
 	}
 	t.Logf("%d places more than Max, %d, are held at most", over, modelMax)
 	require.Positive(t, over)
-}
-
-// A policy keeps what is held while the store is away, however long that is, but not if the process stood still.
-func TestModelKeepsPlacesWhileTheStoreIsAway(t *testing.T) {
-	f := faults{loose: true, outages: true, crashes: true, policy: Share}
-	runModels(t, *modelRuns/2, f, func(m *model) bool { return m.lost > 0 })
-	f = faults{loose: true, stops: true, crashes: true, policy: Share}
-	runModels(t, *modelRuns/2, f, func(*model) bool { return false })
 }

@@ -59,19 +59,6 @@ func TestCountsAreRemoved(t *testing.T) {
 	require.Len(t, l.counts, 1)
 }
 
-// The places of a process whose lease does not end are listed without one.
-func TestPlacesWithoutALeaseAreListed(t *testing.T) {
-	l := newTested()
-	l.Exchange(&window.Claim{Key: "k", Name: "n", Process: "p", Seq: 1, Lease: Forever, Held: 2, HeldMax: 2})
-	var listed window.ListedPlaces
-	l.EachPlaces(nil, func(p window.ListedPlaces) bool {
-		listed = p
-		return true
-	})
-	holders := []window.Holder{{Process: "p", Held: 2}}
-	require.Equal(t, window.ListedPlaces{Key: "k", Name: "n", Used: 2, ByProcess: holders}, listed)
-}
-
 // The first in line is woken once, when there is room for it, until it asks again. It may have become the first.
 func TestWhoeverIsWokenInVainIsNotWokenAgain(t *testing.T) {
 	l := newTested()
