@@ -3,6 +3,7 @@
 package redisbackend_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -13,12 +14,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -144,20 +143,6 @@ func TestAFlushIsALossOfData(t *testing.T) {
 	}
 }
 
-// takeOverBehind kills a primary when its replica has missed what is written while the function is called, and has the
-// replica take over: without votes, which nodes may refuse for two minutes. It returns when the primary was killed.
-func takeOverBehind(t *testing.T, primary, replica *testkit.Redis, missed func()) (killed time.Time) {
-	t.Helper()
-	replica.Freeze(t)
-	primary.Must(t, "CLIENT", "KILL", "TYPE", "replica") // otherwise the system keeps for it what it is sent
-	missed()
-	killed = time.Now()
-	primary.Kill()
-	replica.Thaw(t)
-	replica.Must(t, "CLUSTER", "FAILOVER", "TAKEOVER")
-	return killed
-}
-
 // All places but one are held while their slot moves to another node, and back. The new node grants nothing for a
 // lease, and whoever holds a place keeps it.
 func TestPlacesInFlightOfASlotThatMoves(t *testing.T) {
@@ -166,14 +151,13 @@ func TestPlacesInFlightOfASlotThatMoves(t *testing.T) {
 	one, two := twoStrict(t, func() rueidis.Client { return onCluster(t, c) })
 	kept := acquired(t, one, "k", limit, limit.Max-1)
 	ctx, stop := context.WithCancel(t.Context())
-	var over atomic.Bool
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				h, granted, _ := two.TryAcquire(ctx, "k", limit, 2) // errors are of nodes that can't tell yet
 				if granted && h.Valid() {
-					over.Store(true)
+					t.Errorf("more than %d places are held", limit.Max)
 				}
 				h.Release()
 				time.Sleep(time.Millisecond)
@@ -192,8 +176,7 @@ func TestPlacesInFlightOfASlotThatMoves(t *testing.T) {
 	}
 	stop()
 	all.Wait()
-	expect(t, !over.Load() && kept.Valid(), "more than %d places are held, or one is lost", limit.Max)
-	expect(t, one.Stats().Lost+two.Stats().Lost == 0, "places are lost")
+	expect(t, kept.Valid() && one.Stats().Lost+two.Stats().Lost == 0, "places are lost")
 }
 
 // switchOver has a replica take over when it knows all of its primary, which follows it then, and the clients know.
@@ -242,8 +225,13 @@ func TestPlacesInFlightSurviveAFailover(t *testing.T) {
 				primary, replica = replica, primary
 			}
 			time.Sleep(limit.Lease + 2*time.Second) // until the servers have been up for longer than a lease
-			var h *inflight.Hold
-			killed := takeOverBehind(t, primary, replica, func() { h = acquired(t, one, "k", limit, limit.Max) })
+			replica.Freeze(t)
+			primary.Must(t, "CLIENT", "KILL", "TYPE", "replica") // otherwise the system keeps for it what it is sent
+			h := acquired(t, one, "k", limit, limit.Max)
+			killed := time.Now()
+			primary.Kill()
+			replica.Thaw(t)
+			replica.Must(t, "CLUSTER", "FAILOVER", "TAKEOVER") // without votes, which nodes may refuse for two minutes
 			neverTwo(t, h, two, limit)
 			expect(t, time.Since(killed) > limit.Lease*3/4, "a place is granted %v after the failover", time.Since(killed))
 		})
@@ -269,7 +257,7 @@ func TestASlotWhoseNodeIsGoneIsNew(t *testing.T) {
 }
 
 // Processes hold places while they are killed and stopped, and while Redis is restarted. Each writes what it holds,
-// and until when it could still ask Valid, to files that survive it.
+// and until when it could still ask Valid, to a pipe.
 const (
 	flightProcesses  = 6
 	flightGoroutines = 8
@@ -281,25 +269,18 @@ var (
 	flightTime  = flag.Duration("inflight.time", 12*time.Second, "how long TestPlacesInFlightSurvive runs")
 )
 
-// TestMain runs the tests, or is a process that a test has started to hold places.
+// TestMain runs the tests, or is a process that a test has started to hold places of the server of a URL.
 func TestMain(m *testing.M) {
 	if url := os.Getenv("THROTTR_TEST_URL"); url != "" {
-		holdPlaces(url, os.Getenv("THROTTR_TEST_DIR"))
+		backend, err := throttr.Open(context.Background(), url+"?lazy=true")
+		check(err)
+		l := inflight.New(backend, inflight.WithLogger(nil), inflight.WithStrict())
+		for range flightGoroutines {
+			go holdAndLog(l)
+		}
+		select {} // until the process is killed
 	}
 	os.Exit(m.Run())
-}
-
-// holdPlaces holds places of the server of a URL until the process is killed. It writes what it holds to files.
-func holdPlaces(url, dir string) {
-	backend, err := throttr.Open(context.Background(), url+"?lazy=true")
-	check(err)
-	l := inflight.New(backend, inflight.WithLogger(nil), inflight.WithStrict())
-	for g := range flightGoroutines {
-		log, err := os.Create(filepath.Join(dir, fmt.Sprintf("held-%d-%d", os.Getpid(), g)))
-		check(err)
-		go holdAndLog(l, log)
-	}
-	select {}
 }
 
 // check ends a process that has failed with a panic, which the test sees.
@@ -309,21 +290,20 @@ func check(err error) {
 	}
 }
 
-// holdAndLog holds places, one after the other, and writes from when until when.
-func holdAndLog(l *inflight.Limiter, log *os.File) {
-	for i := int64(0); ; i++ {
+// span is that a place was held from a time to another one, in nanoseconds.
+type span struct{ From, To int64 }
+
+// holdAndLog holds places, one after the other, and writes spans of that.
+func holdAndLog(l *inflight.Limiter) {
+	for {
 		h, err := l.Acquire(context.Background(), "k", flightLimit, 1)
 		if err != nil {
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
 		begin := time.Now()
-		for now := begin; h.Valid(); now = time.Now() {
-			var record [16]byte
-			binary.LittleEndian.PutUint64(record[:], uint64(begin.UnixNano()))
-			binary.LittleEndian.PutUint64(record[8:], uint64(now.UnixNano()))
-			_, err := log.WriteAt(record[:], i*16)
-			check(err)
+		for last, now := begin, begin; h.Valid(); last, now = now, time.Now() {
+			check(binary.Write(os.Stdout, binary.LittleEndian, span{last.UnixNano(), now.UnixNano()}))
 			if now.Sub(begin) >= flightHeld {
 				break
 			}
@@ -331,27 +311,6 @@ func holdAndLog(l *inflight.Limiter, log *os.File) {
 		}
 		h.Release()
 	}
-}
-
-// change is that a place was held from then on, or not any more.
-type change struct{ at, by int64 }
-
-// readChanges reads what processes have written, in order. Whoever ends at a time does so before others begin.
-func readChanges(t *testing.T, dir string) (all []change) {
-	files, err := filepath.Glob(filepath.Join(dir, "held-*"))
-	noError(t, err)
-	for _, file := range files {
-		records, err := os.ReadFile(file)
-		noError(t, err)
-		for ; len(records) >= 16; records = records[16:] {
-			begin, end := int64(binary.LittleEndian.Uint64(records)), int64(binary.LittleEndian.Uint64(records[8:]))
-			if begin != 0 && end > begin {
-				all = append(all, change{begin, 1}, change{end, -1})
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
-	return all
 }
 
 // unreliable is what comes from a connection: at times it is late, and at times it ends, even between a request and
@@ -374,8 +333,8 @@ func (u unreliable) Read(p []byte) (int, error) {
 type flight struct {
 	t       *testing.T
 	s       *testkit.Redis
-	proxy   string // its address
-	dir     string
+	proxy   string                        // its address
+	held    [flightProcesses]bytes.Buffer // spans; those of the processes that run now and ran before
 	running [flightProcesses]*exec.Cmd
 	frozen  [flightProcesses]time.Time // until when
 	stopped sync.WaitGroup
@@ -389,7 +348,8 @@ func (f *flight) spawn(i int) {
 		url = "redis://" + f.proxy
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "THROTTR_TEST_URL="+url, "THROTTR_TEST_DIR="+f.dir)
+	cmd.Env = append(os.Environ(), "THROTTR_TEST_URL="+url)
+	cmd.Stdout = &f.held[i]
 	cmd.Stderr = new(strings.Builder)
 	noError(f.t, cmd.Start())
 	f.running[i] = cmd
@@ -430,22 +390,21 @@ func (f *flight) run(d time.Duration) {
 		if time.Now().Before(f.frozen[i]) {
 			continue
 		}
-		switch rand.IntN(5) {
-		case 0, 1:
+		fault := []string{"kill", "kill", "stop", "stop", "cut"}[rand.IntN(5)]
+		f.faults[fault]++
+		switch fault {
+		case "kill":
 			f.kill(i)
 			f.spawn(i)
-			f.faults["kills"]++
-		case 2, 3:
+		case "stop":
 			f.stop(i)
-			f.faults["stops"]++
-		default:
+		case "cut":
 			f.s.Must(f.t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-			f.faults["cuts"]++
 		}
 		if time.Now().After(restart) {
 			f.s.Kill()
 			f.s.Restart(f.t)
-			f.faults["restarts"]++
+			f.faults["restart"]++
 			restart = time.Now().Add(15 * time.Second) // each costs a lease
 		}
 	}
@@ -455,13 +414,29 @@ func (f *flight) run(d time.Duration) {
 	f.stopped.Wait()
 }
 
+// change is that a place was held from then on, or not any more.
+type change struct{ at, by int64 }
+
+// changes returns what processes have written, in order. Whoever ends at a time does so before others begin.
+func (f *flight) changes() (all []change) {
+	for i := range f.held {
+		spans := make([]span, f.held[i].Len()/binary.Size(span{}))
+		noError(f.t, binary.Read(&f.held[i], binary.LittleEndian, spans))
+		for _, s := range spans {
+			all = append(all, change{s.From, 1}, change{s.To, -1})
+		}
+	}
+	slices.SortFunc(all, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
+	return all
+}
+
 // TestPlacesInFlightSurvive has processes hold places while faults are made.
 func TestPlacesInFlightSurvive(t *testing.T) {
 	s := testkit.StartRedisOnSocket(t)
-	f := &flight{t: t, s: s, dir: t.TempDir(), faults: map[string]int{}}
+	f := &flight{t: t, s: s, faults: map[string]int{}}
 	f.proxy = testkit.Proxy(t, func() *testkit.Redis { return s }, func(r io.Reader, _ bool) io.Reader { return unreliable{r} })
 	f.run(*flightTime)
-	all := readChanges(t, f.dir)
+	all := f.changes()
 	expect(t, len(all) > 0, "nothing was held")
 	var held, most, sum, last int64
 	for _, c := range all {
@@ -481,19 +456,18 @@ func handOver(t *testing.T, one, two *inflight.Limiter, limit inflight.Limit, ro
 	var all []time.Duration
 	for range rounds {
 		h := acquired(t, one, "k", limit, limit.Max)
-		got := make(chan time.Time)
+		start := make(chan time.Time, 1)
 		go func() {
-			h := acquired(t, two, "k", limit, 1)
-			got <- time.Now()
+			await(t, "nobody waits", func() bool {
+				s, err := one.Peek(context.Background(), "k", limit)
+				return err == nil && s.Waiting == 1
+			})
+			start <- time.Now()
 			h.Release()
 		}()
-		await(t, "nobody waits", func() bool {
-			s, err := one.Peek(context.Background(), "k", limit)
-			return err == nil && s.Waiting == 1
-		})
-		start := time.Now()
-		h.Release()
-		all = append(all, (<-got).Sub(start))
+		next := acquired(t, two, "k", limit, 1)
+		all = append(all, time.Since(<-start))
+		next.Release()
 	}
 	slices.Sort(all)
 	return all[len(all)/2]
