@@ -262,8 +262,8 @@ func TestWhatIsGivenUpAfterLongFailuresIsFree(t *testing.T) {
 		"the limiter is closed": {inflight.Share, func(t *testing.T, r *remote, l *inflight.Limiter) {
 			r.be(away)
 			time.AfterFunc(15*time.Millisecond, func() { r.be(nil) })
-			_, err := l.Acquire(t.Context(), "k", limit, 1)
-			require.NoError(t, err, "a call that waits outlasts a failure")
+			h, err := l.Acquire(t.Context(), "k", limit, 1)
+			require.True(t, err == nil && !h.Degraded(), "a call that waits outlasts a failure")
 			r.deaf.Store(true)
 			time.Sleep(limit.Lease*3/2 - 50*time.Millisecond)
 			time.AfterFunc(100*time.Millisecond, func() { r.deaf.Store(false) })

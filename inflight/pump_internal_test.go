@@ -126,8 +126,9 @@ func TestAWantThatIsGivenUpDuringItsExchangeBlocksNobody(t *testing.T) {
 	c := p.exchange(time.Millisecond, window.Places{Used: 2}, func() { p.cancel(one) })
 	require.Equal(t, []uint64{2, 3}, []uint64{c.Held, c.HeldMax}, "the largest Max, under which they must fit if they are forgotten")
 	require.Zero(t, p.due(), "what is released during an exchange is free at once, although more is held")
+	require.EqualValues(t, 3, p.exchange(2*time.Millisecond, window.Places{Used: 1}).HeldMax)
 	p.cancel(two)
-	require.Zero(t, p.begin(2*time.Millisecond, 1).HeldMax)
+	require.Zero(t, p.begin(3*time.Millisecond, 1).HeldMax)
 }
 
 // Those who have gone are not kept in memory by a pump that goes on, with the values of their ctx.
