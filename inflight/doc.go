@@ -53,7 +53,7 @@
 // # Parts
 //
 //	limiter.go  Acquire, TryAcquire, Peek and Close
-//	hold.go     Hold, and its states
+//	hold.go     Hold, its states, and what an observer is told of it
 //	callers.go  what callers want and hold of a key, and who is granted it
 //	pump.go     what the store is told of a key, and when: rules without a clock or a store
 //	pumps.go    the pumps of a Limiter, their timers, and exchanges with the store, each of many pumps; what follows

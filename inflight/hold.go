@@ -105,3 +105,40 @@ func (h *Hold) Degraded() bool {
 	defer h.limiter.mu.Unlock()
 	return h.byPolicy || h.state == held && h.pump.keptUntil > 0
 }
+
+// decided tells the observer of a decision.
+func (l *Limiter) decided(h *Hold, waited time.Duration, err error) {
+	e := Event{
+		Kind: Acquired, Key: h.key, Limit: h.limit, N: h.want.N, Waited: waited, InUse: h.used, Degraded: h.Degraded(),
+	}
+	switch {
+	case err == errNoPlace:
+		e.Kind = Denied
+	case err != nil:
+		e.Kind = Failed
+		e.Err = err
+	}
+	l.observer(h.ctx, e)
+	l.mu.Lock()
+	defer l.unlock()
+	h.acquired = l.now()
+	if err == nil && h.state != held { // before the observer knew that it was
+		l.ended(h)
+	}
+}
+
+// ended ends the context of a Hold that has ended, and tells the observer if it knows of it. The mutex is held.
+func (l *Limiter) ended(h *Hold) {
+	if h.cancel != nil {
+		l.later = append(l.later, func() { h.cancel(causes[h.state]) })
+	}
+	if h.acquired == 0 {
+		return
+	}
+	e := Event{Kind: Released, Key: h.key, Limit: h.limit, N: h.want.N, Held: l.now() - h.acquired,
+		Degraded: h.byPolicy}
+	if h.state == lost {
+		e.Kind = Lost
+	}
+	l.later = append(l.later, func() { l.observer(h.ctx, e) })
+}

@@ -41,10 +41,11 @@ func New(client Client, opts ...Option) *Backend {
 	if client == nil {
 		panic("rediswindow: New: client is nil")
 	}
-	b := &Backend{client: client, wakes: newWakes(client)}
+	b := &Backend{client: client}
 	b.options = options{prefix: DefaultPrefix, maxLog: DefaultMaxLog, maxQueued: DefaultMaxQueued}
 	api.Apply("rediswindow: New", &b.options, opts)
 	b.single = b.newNode("")
+	b.wakes = newWakes(client, b.prefix)
 	return b
 }
 

@@ -429,7 +429,7 @@ func waits(b *Backend, answers ...window.Places) (woken func() int) {
 		{Process: "p", Lease: time.Minute, Wants: []window.Want{{N: 1, Max: 1, Wait: true}}, Wake: func() { n++ }},
 	}
 	for _, answer := range answers {
-		b.wakes.note(b, claims, []string{"name"}, []window.Places{answer})
+		b.wakes.note(claims, []string{"name"}, []window.Places{answer})
 	}
 	return func() int {
 		defer func() { n = 0 }()

@@ -131,7 +131,7 @@
 //     caller makes one with its call, if it may (see Shared requests: with a deadline, the client has to be punctual).
 //     Otherwise it waits until one is back, and a goroutine makes the next one with all calls that wait.
 //  5. request.go: a request is an argument for each op; equal calls are one. In a cluster, each key has a script.
-//  6. script.go: the client sends the script's digest, and if the server does not know it, the script. What an error
+//  6. client.go: the client sends the script's digest, and if the server does not know it, the script. What an error
 //     of the server is about says internal/redisclient.
 //  7. lua/windows.lua: the script does on the server what is asked, and answers each op.
 //  8. op.go: the answer becomes the window, for each of equal calls its own.

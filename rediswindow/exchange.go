@@ -48,8 +48,8 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 		names[i] = b.nameWith(claims[i].Key, flights, claims[i].Name)
 		places[i] = window.Places{Err: errNotMade}
 	}
-	b.wakes.note(b, claims, names, places)       // one that waits may be woken before the response is there
-	defer b.wakes.note(b, claims, names, places) // places then says who waits
+	b.wakes.note(claims, names, places)       // one that waits may be woken before the response is there
+	defer b.wakes.note(claims, names, places) // places then says who waits
 	if !cluster {
 		err := b.exchangeTogether(ctx, claims, names, places, false)
 		if err != nil && !redisclient.AboutSome(err) {
@@ -76,7 +76,7 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, names []string,
 	places []window.Places, cluster bool) error {
 	keys := append(append(make([]string, 0, 1+len(names)), b.birthName(claims[0].Key, cluster)), names...)
-	args := append(make([]string, 0, 3+2*len(claims)), b.time(), b.prefix+"wake:", b.wakes.id)
+	args := append(make([]string, 0, 3+2*len(claims)), b.time(), b.wakes.prefix, b.wakes.id)
 	for i := range claims {
 		var text [256]byte
 		args = append(args, claims[i].Process, string(appendClaim(text[:0], &claims[i])))

@@ -1,7 +1,6 @@
 package rediswindow
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -120,14 +119,6 @@ func readAnswer(reply string, rank int) (a answer) {
 	a.rank = rank
 	return a
 }
-
-// appendFloat appends a number in binary form.
-func appendFloat(to []byte, f float64) []byte {
-	return binary.LittleEndian.AppendUint64(to, math.Float64bits(f))
-}
-
-// float reads a number in binary form.
-func float(s string) float64 { return math.Float64frombits(binary.LittleEndian.Uint64([]byte(s[:8]))) }
 
 // unknown has why nothing can be said of a limit, by the fit of its answer.
 var unknown = map[float64]error{

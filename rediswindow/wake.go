@@ -12,20 +12,12 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Subscriber is a [Client] that can subscribe to a channel. With one that can't, those who wait for places in
-// flight ask every eighth of a lease at least, and are not told when one becomes free.
-type Subscriber interface {
-	Client
-	// Subscribe calls received with the messages of a channel until ctx ends, or the client or the connection is
-	// closed. It returns why. A panic is as an end.
-	Subscribe(ctx context.Context, channel string, received func(message string)) error
-}
-
 // wakes are those who wait in line for places in flight. While there are any, the backend subscribes to a channel
 // of its own, to which scripts publish who is first in line when there is room.
 type wakes struct {
 	client Subscriber      // nil if the client can't subscribe
-	id     string          // of the channel
+	prefix string          // of channels
+	id     string          // of the channel; "" if the client can't subscribe
 	ctx    context.Context // of subscriptions
 	stop   context.CancelFunc
 
@@ -47,8 +39,8 @@ const linger = time.Minute
 const longestPause = time.Second
 
 // newWakes returns the wakes of a client that nobody waits for.
-func newWakes(client Client) *wakes {
-	w := &wakes{waits: map[string]waiting{}}
+func newWakes(client Client, prefix string) *wakes {
+	w := &wakes{prefix: prefix + "wake:", waits: map[string]waiting{}}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	if s, ok := client.(Subscriber); ok {
 		w.client = s
@@ -58,7 +50,7 @@ func newWakes(client Client) *wakes {
 }
 
 // note notes which claims on the hashes of these names may wait in line. It is called before they are made, and after.
-func (w *wakes) note(b *Backend, claims []window.Claim, names []string, places []window.Places) {
+func (w *wakes) note(claims []window.Claim, names []string, places []window.Places) {
 	if w.client == nil {
 		return
 	}
@@ -75,7 +67,7 @@ func (w *wakes) note(b *Backend, claims []window.Claim, names []string, places [
 		w.waits[message] = waiting{c.Wake, now.Add(c.Lease)}
 		if !w.listens {
 			w.listens = true
-			go w.listen(b.prefix + "wake:" + w.id)
+			go w.listen()
 		}
 	}
 }
@@ -91,12 +83,12 @@ func mayWait(c *window.Claim, tokens []uint64) bool {
 }
 
 // listen subscribes as long as somebody waits, and looks for that after each linger.
-func (w *wakes) listen(channel string) {
+func (w *wakes) listen() {
 	pauses := outage.NewBackoff(10*time.Millisecond, longestPause)
 	for w.needed() {
 		begun := time.Now()
 		lingering, cancel := context.WithTimeout(w.ctx, linger)
-		_ = w.subscribe(lingering, channel)
+		_ = w.subscribe(lingering)
 		failed := lingering.Err() == nil
 		cancel()
 		if time.Since(begun) > longestPause { // there was one
@@ -110,9 +102,9 @@ func (w *wakes) listen(channel string) {
 }
 
 // subscribe subscribes until ctx ends, or the subscription does.
-func (w *wakes) subscribe(ctx context.Context, channel string) (err error) {
+func (w *wakes) subscribe(ctx context.Context) (err error) {
 	defer recovered(&err)
-	return w.client.Subscribe(ctx, channel, w.wake)
+	return w.client.Subscribe(ctx, w.prefix+w.id, w.wake)
 }
 
 // wake wakes the one that a message names.
