@@ -32,8 +32,7 @@ func TestPlacesInMemoryAllocateLittle(t *testing.T) {
 	b, err := throttr.Open(t.Context(), "memory://")
 	require.NoError(t, err)
 	defer b.Close()
-	observer := inflight.WithObserver(func(context.Context, inflight.Event) {})
-	for most, opts := range map[float64][]inflight.Option{4: nil, 6: {observer}} {
+	for most, opts := range map[float64][]inflight.Option{4: nil, 6: {inflight.WithObserver(func(context.Context, inflight.Event) {})}} {
 		l := newLimiter(t, b, opts...)
 		require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { acquire(t, l, "k", exports, 1).Release() }), most)
 	}
@@ -155,8 +154,7 @@ func TestMemoryLosesNoData(t *testing.T) {
 		h := acquire(t, l, "k", exports, 1)
 		require.False(t, h.Degraded())
 		for p := range b.ListPlaces(t.Context()) {
-			p.ByProcess[0].Process = "" // it is random
-			require.Equal(t, []window.Holder{{Held: 1}}, p.ByProcess, "without an end")
+			require.Zero(t, p.ByProcess[0].LeaseEnds)
 		}
 		now = now.Add(2 * window.MaxLease)
 		denied(t, newLimiter(t, b), "k", exports, 2)

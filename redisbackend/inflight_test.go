@@ -259,9 +259,8 @@ func TestASlotWhoseNodeIsGoneIsNew(t *testing.T) {
 // Processes hold places while they are killed and stopped, and while Redis is restarted. Each writes what it holds,
 // and until when it could still ask Valid, to a pipe.
 const (
-	flightProcesses  = 6
-	flightGoroutines = 8
-	flightHeld       = 20 * time.Millisecond
+	flightProcesses = 6
+	flightHeld      = 20 * time.Millisecond
 )
 
 var (
@@ -275,7 +274,7 @@ func TestMain(m *testing.M) {
 		backend, err := throttr.Open(context.Background(), url+"?lazy=true")
 		check(err)
 		l := inflight.New(backend, inflight.WithLogger(nil), inflight.WithStrict())
-		for range flightGoroutines {
+		for range 8 {
 			go holdAndLog(l)
 		}
 		select {} // until the process is killed
