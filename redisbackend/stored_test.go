@@ -178,4 +178,10 @@ func TestListOnACluster(t *testing.T) {
 	expect(t, maps.Equal(gotPlaces, places), "%v\nwant %v", gotPlaces, places)
 	gotWindows, gotPlaces = listed(t, b, long, "nobody"), placesListed(t, b, "many 1", long, "c")
 	expect(t, len(gotWindows) == 1 && len(gotPlaces) == 2, "%v\n%v", gotWindows, gotPlaces)
+	for _, s := range c.Nodes() {
+		s.Must(t, "ACL", "SETUSER", "default", "-scan")
+	}
+	for _, err := range b.List(t.Context()) {
+		expect(t, errors.Is(err, window.ErrUnavailable), "%v", err)
+	}
 }

@@ -42,7 +42,7 @@ func list[T any](b *Backend, call string, names iter.Seq2[string, error],
 		}
 		for name, failure := range names {
 			var found []T
-			if err = failure; err == nil {
+			if err = redisclient.ReplyError(failure); err == nil {
 				found, err = read(name)
 			}
 			if redisclient.About(err) == redisclient.Value {
