@@ -25,7 +25,7 @@ CREATE %sTABLE IF NOT EXISTS %s (
 	ends bigint NOT NULL,    -- when nothing counts, in nanoseconds since 1970
 	version bigint NOT NULL, -- of the state: a random number
 	before bigint NOT NULL,  -- the version before
-	state bytea NOT NULL,    -- what is counted; empty: nothing
+	state bytea NOT NULL,    -- what is counted: nothing, if it is empty
 	PRIMARY KEY (key, lim)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0)`
 
