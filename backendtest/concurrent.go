@@ -155,8 +155,8 @@ func (h *holders) storm(gives bool) {
 	h.counts(held, most)
 }
 
-// testEndings has windows end meanwhile, by Reset, Set and Delete, and if they are not of a rolling algorithm, in time:
-// of each window, up to the limit is held. Then all clients do so, which tell windows apart in different ways.
+// testEndings takes and gives back while windows end: by Reset, Set and Delete, and in time, unless the algorithm is
+// rolling. Of each window, at most Max is held. Then all clients of the store do so, each with IDs of its own.
 func testEndings(s *suite) {
 	c := s.count("ends").upTo(s.bounded(20))
 	c.holders(1).endings(!s.Algorithm.Rolling())

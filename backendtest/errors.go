@@ -37,7 +37,8 @@ func testMethods(s *suite) {
 		for _, m := range methods {
 			err := c.example(m).of(s.Context(), backend).err
 			why, without := s.Without[string(m)]
-			switch unsupported := errors.Is(err, window.ErrUnsupported); {
+			unsupported := errors.Is(err, window.ErrUnsupported)
+			switch {
 			case unsupported && !without:
 				s.Errorf("%s of %T returns error %v, and Subject.Without does not name it: is it missing, or misspelt?",
 					m, backend, err)
@@ -64,8 +65,7 @@ type mistakes struct {
 }
 
 // sentinels are the errors of mistakes.
-var sentinels = map[string]error{"range": window.ErrRange, "scale": window.ErrScale,
-	"unsupported": window.ErrUnsupported}
+var sentinels = map[string]error{"range": window.ErrRange, "scale": window.ErrScale, "unsupported": window.ErrUnsupported}
 
 // testCheck compares the error of Check with those of all other methods, for limits that are mistakes, and for
 // algorithms that the backend does not have.
@@ -150,8 +150,7 @@ func testContext(s *suite) {
 			}
 			for _, call := range calls {
 				err := call.of(ctx, s.Backend).err
-				canceled := errors.Is(err, context.Canceled)
-				s.expect(canceled, "%v, whose context was canceled, returns error %v", call, err)
+				s.expect(errors.Is(err, context.Canceled), "%v, whose context was canceled, returns error %v", call, err)
 				c.do(peek, 0)
 				if m == exchange {
 					s.claim(window.Claim{Key: c.key}) // nothing is held

@@ -160,8 +160,7 @@ func testPlacesAtOnce(s *suite) {
 		claim := func(wants ...window.Want) (n uint64) {
 			c.Seq++
 			c.Wants = wants
-			p := s.try(call{method: exchange, client: i % len(s.backends),
-				claims: []window.Claim{c}}).places[0]
+			p := s.try(call{method: exchange, client: i % len(s.backends), claims: []window.Claim{c}}).places[0]
 			s.expect(!p.Lost && !p.Late && p.Used <= most, "a claim returns %+v", p)
 			for j, token := range p.Tokens {
 				if token != 0 {

@@ -15,7 +15,7 @@ import (
 // The model makes all calls that the backend makes, one by one, by the algorithms of package memory. Where a backend
 // is free, the model does what the backend did.
 
-// identityOf returns what tells counts apart: a take of no Max and Burst, and of nothing.
+// identityOf returns what tells counts apart: the take without Max, Burst and N.
 func identityOf(t *window.Take) window.Take { return limits.Identity(&t.Limit).For(t.Key, 0) }
 
 // record returns the record of a take.
@@ -155,9 +155,9 @@ func (s *suite) takesAll(m made) {
 	}
 }
 
-// adopt makes the model agree with what a take may leave that was refused, if a store has two clients. One that does
-// not know what the other has taken may take first, and give back then: if a give-back may be lost, the count is
-// larger. What the take returns may be what the client has known.
+// adopt makes the model agree with what a take that was refused may leave behind, if a store has two clients: one that
+// does not know what the other has taken may take, be refused, and give back. If that is lost, as the backend MayLose,
+// the count is larger. The answer of the take may be what its client knew before, so a Peek is compared in its place.
 func (s *suite) adopt(m made, t *window.Take) {
 	s.Helper()
 	look := made{call: call{method: peek, client: m.client, Take: t.Limit.For(t.Key, 0)}, before: m.before}

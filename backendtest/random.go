@@ -76,7 +76,8 @@ func (w *walk) vary(c count) count {
 func (w *walk) advance(c count) {
 	now := w.now()
 	d := time.Duration(w.Int64N(max(1, int64(c.limit.Scale)/8))).Truncate(w.unit)
-	switch left := c.record().window(&c.limit, now).Left; {
+	left := c.record().window(&c.limit, now).Left
+	switch {
 	case w.IntN(20) == 0 && left < window.Never:
 		d = max(0, left-time.Duration(w.IntN(2))*500*time.Microsecond)
 	case w.IntN(2) == 0:

@@ -11,7 +11,7 @@ import (
 type record struct {
 	algorithm.Record
 	series uint64             // of the last call that counted
-	ids    map[clientID]int64 // what the backend's windows and takes are in the Record: those until now
+	ids    map[clientID]int64 // the ID in the Record of each window or take that the backend has returned so far
 	calls  []made             // the last ones, for the texts of failures
 }
 

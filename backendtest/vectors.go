@@ -53,12 +53,12 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// readVectors reads a file.
-func (s *suite) readVectors(name string, vectors any) {
+// readVectors reads a file of testdata into what a pointer points to.
+func (s *suite) readVectors(name string, into any) {
 	s.Helper()
 	text, err := vectorFiles.ReadFile("testdata/" + name + ".json")
 	if err == nil {
-		err = json.Unmarshal(text, vectors)
+		err = json.Unmarshal(text, into)
 	}
 	if err != nil {
 		s.Fatal(err)
@@ -67,12 +67,9 @@ func (s *suite) readVectors(name string, vectors any) {
 
 // testVectors replays the vectors of the backend's algorithm, each with a key of its own.
 func testVectors(s *suite) {
-	var vectors []vector
-	if s.Algorithm == window.AlignedWindow {
-		return
-	}
-	s.readVectors(s.Algorithm.String(), &vectors)
-	for _, v := range vectors {
+	var all []vector
+	s.readVectors(s.Algorithm.String(), &all)
+	for _, v := range all {
 		most := uint64(0)
 		for _, step := range v.Steps {
 			most = max(most, step.Limit, step.Burst, step.N)
