@@ -204,6 +204,10 @@ func (l *Lockout) lock(ctx context.Context, key string) error {
 		return err
 	}
 	if i := min(times.Count, uint64(len(l.locks))) - 1; i > 0 {
+		// After a Fail, the last lock may be the one that is open. It begins anew; the shortest holds meanwhile.
+		if err := l.limiter.Forget(ctx, key, l.locks[i]); err != nil {
+			return err
+		}
 		if _, err := l.charge(ctx, key, l.locks[i]); err != nil {
 			return err
 		}

@@ -98,6 +98,21 @@ func TestALockoutGrows(t *testing.T) {
 	})
 }
 
+// Fail counts also while the key is locked out: the last lock is then as long as before, from now on.
+func TestTheLastLockBeginsAnew(t *testing.T) {
+	onBackends(t, func(t *testing.T, guard *lockout.Lockout) {
+		for range 4 { // 1 minute, 10 minutes, an hour, and an hour a minute before that ends
+			for range config.Failures.Max {
+				require.NoError(t, guard.Fail(t.Context(), "k"))
+			}
+			time.Sleep(59 * time.Minute)
+		}
+		left, err := guard.Locked(t.Context(), "k")
+		require.NoError(t, err)
+		require.InDelta(t, 60, left.Seconds(), 2)
+	})
+}
+
 // Attempts at one time: no more are made than may fail, and they are one lock.
 func TestNoMoreAttemptsAreMadeThanMayFail(t *testing.T) {
 	onBackends(t, func(t *testing.T, guard *lockout.Lockout) {
