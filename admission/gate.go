@@ -19,8 +19,8 @@ type Config struct {
 
 	// InFlight is how many requests of a key are served at a time, of all plans that have no such limit of their own,
 	// see [Plan.WithInFlight]. A request takes a place before it is counted, and holds it until [Decision.Done]. If
-	// there is no place, the request is denied and counts in no limit. If a limit denies the request, it holds no place.
-	// The name of InFlight is not one of Limits. Default: no limit.
+	// there is no place, the request is denied and counts in no limit. If a limit denies the request, it holds no
+	// place. The name of InFlight is not one of Limits. Default: no limit.
 	InFlight inflight.Limit
 
 	// Places holds the places of InFlight, and of plans: of one process and store, see [inflight.New]. The

@@ -21,8 +21,8 @@ type KeyFuncs[F any] struct {
 	keyed map[string]Key // what is known of those of KeyOf
 }
 
-// Check sets the default of Key, and returns an error if a function of KeyOf is nil, or if has reports that there can be
-// no limit of its name. The error matches [throttr.ErrConfig].
+// Check sets the default of Key, and returns an error if a function of KeyOf is nil, or if has reports that there can
+// be no limit of its name. The error matches [throttr.ErrConfig].
 func (k *KeyFuncs[F]) Check(has func(name string) bool) error {
 	if reflect.ValueOf(k.Key).IsNil() {
 		k.Key = k.Addr

@@ -99,7 +99,8 @@ func newSuite(t *testing.T, subject Subject) *suite {
 	return s
 }
 
-// try makes a call that must not fail. If it does, the answer is Refused: a test that goes on must not count on a grant.
+// try makes a call that must not fail. If it does, the answer is Refused: a test that goes on must not count on a
+// grant.
 func (s *suite) try(c call) answer {
 	s.Helper()
 	a := c.of(s.Context(), s.backends[c.client])

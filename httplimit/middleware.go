@@ -77,8 +77,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	returned = true
 }
 
-// giveBack gives back what a request was counted, if Config.GiveBack says so. A request that was denied, or whose client
-// has left, is not asked about.
+// giveBack gives back what a request was counted, if Config.GiveBack says so. A request that was denied, or whose
+// client has left, is not asked about.
 func (h *handler) giveBack(r *http.Request, d *Decision, status int) {
 	left := errors.Is(r.Context().Err(), context.Canceled) // if it were asked, a client could leave and not be counted
 	if d.Allowed && !left && h.config.GiveBack(r, status) {

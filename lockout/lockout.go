@@ -39,9 +39,9 @@ import (
 
 // Config configures a [Lockout]. Failures is required.
 type Config struct {
-	// Failures is how many attempts of a key may fail: the last of them locks the key out. It needs a Name and a Max. The
-	// names of three more limits begin with the Name: name.fails, name.lock and name.locks. With Shadow, nothing is
-	// denied.
+	// Failures is how many attempts of a key may fail: the last of them locks the key out. It needs a Name and a Max.
+	// The names of three more limits begin with the Name: name.fails, name.lock and name.locks. With Shadow, nothing
+	// is denied.
 	//
 	// On Throttr servers whose TTLs of Failures are in minutes (with 1 byte for a value those of more than 100 s, with
 	// 2 bytes of more than 9 h), an attempt that lasts for over a second stays counted, although it has succeeded: see
@@ -143,8 +143,8 @@ func (l *Lockout) Try(ctx context.Context, key string) (a *Attempt, ok bool, err
 	return a, false, nil
 }
 
-// Locked returns for how long a key is locked out, and 0 if it is not, or if Failures has Shadow. It counts nothing: use
-// it for what cannot fail, but is denied to a key that is locked out. An error is that of the limiter.
+// Locked returns for how long a key is locked out, and 0 if it is not, or if Failures has Shadow. It counts nothing:
+// use it for what cannot fail, but is denied to a key that is locked out. An error is that of the limiter.
 func (l *Lockout) Locked(ctx context.Context, key string) (time.Duration, error) {
 	if l.failures.Shadow {
 		return 0, nil
@@ -177,7 +177,8 @@ func (l *Lockout) Fail(ctx context.Context, key string) error {
 	return errors.Join(err, l.fail(ctx, key))
 }
 
-// fail counts a failure in l.fails, where attempts that are under way are not. The last one that may be locks the key out.
+// fail counts a failure in l.fails, where attempts that are under way are not. The last one that may be locks the key
+// out.
 func (l *Lockout) fail(ctx context.Context, key string) error {
 	res, err := l.charge(ctx, key, l.fails)
 	if err != nil || res.Remaining > 0 {
@@ -191,8 +192,8 @@ func (l *Lockout) Unlock(ctx context.Context, key string) error {
 	return l.limiter.Forget(ctx, key, l.all...)
 }
 
-// lock locks a key out. Of several calls at one time, the first one that counts in the shortest lock does it: if the key
-// was locked out before, it counts in the longer lock, too. The other calls do nothing. If there is an error, the
+// lock locks a key out. Of several calls at one time, the first one that counts in the shortest lock does it: if the
+// key was locked out before, it counts in the longer lock, too. The other calls do nothing. If there is an error, the
 // failures are not forgotten.
 func (l *Lockout) lock(ctx context.Context, key string) error {
 	first, err := l.charge(ctx, key, l.locks[0])

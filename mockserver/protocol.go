@@ -26,8 +26,8 @@ func (x *execution) status(key []byte, ok bool) {
 	x.frame, _ = codec.Status(ok).AppendBinary(x.frame)
 }
 
-// respond responds to a request that fails if nothing is found. All that is in the response fits its fields, so encoding
-// it can't fail.
+// respond responds to a request that fails if nothing is found. All that is in the response fits its fields, so
+// encoding it can't fail.
 func (x *execution) respond(found bool, res codec.Response) {
 	x.ok = found
 	x.frame, _ = res.AppendBinary(x.frame)

@@ -56,7 +56,8 @@ const (
 const oldAge = 41_000
 
 // creationTime returns how much longer than other requests an INSERT or SET takes on a real server that has made a
-// number of records, whether it makes another one or fails (H7). Between the figures that were measured it grows evenly.
+// number of records, whether it makes another one or fails (H7). Between the figures that were measured it grows
+// evenly.
 func creationTime(made int) time.Duration {
 	const young, fresh, slow, slowest = 20_000, 3 * time.Microsecond, 35 * time.Microsecond, 140 * time.Microsecond
 	switch {

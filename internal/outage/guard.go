@@ -335,8 +335,8 @@ func (g *Guard) enter(of []subject, timeout time.Duration, entries []entry) (_ [
 	return entries, nil, nil
 }
 
-// leave tells the circuits what a call has shown. If it is not known which part of the store has failed, all of them are
-// told of the failure: the probe and the next call close a circuit that has opened in vain.
+// leave tells the circuits what a call has shown. If it is not known which part of the store has failed, all of them
+// are told of the failure: the probe and the next call close a circuit that has opened in vain.
 func (g *Guard) leave(entries []entry, of []subject, timeout time.Duration, shown Evidence, cause error) {
 	var failed string
 	failing := func(e entry) bool { return g.Part(of[e.subject].key) == failed }

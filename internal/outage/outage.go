@@ -50,8 +50,8 @@ func IsAway(err error) bool {
 	return errors.Is(err, window.ErrUnavailable) || errors.As(err, &network)
 }
 
-// Ended reports whether ctx has ended, or its deadline is over: the timer of a deadline may be late, and another one, such
-// as that of a connection, may have ended a call before.
+// Ended reports whether ctx has ended, or its deadline is over: the timer of a deadline may be late, and another one,
+// such as that of a connection, may have ended a call before.
 func Ended(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)

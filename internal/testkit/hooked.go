@@ -6,9 +6,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Hooked is a backend that leaves its calls to Around, which makes one by calling do, or returns an error. Around gets the
-// name of the call, such as "take all", and what is taken, asked for or given back: nothing in an exchange. Set, Reset,
-// Delete and lists go to the Backend at once.
+// Hooked is a backend that leaves its calls to Around, which makes one by calling do, or returns an error. Around
+// gets the name of the call, such as "take all", and what is taken, asked for or given back: nothing in an exchange.
+// Set, Reset, Delete and lists go to the Backend at once.
 type Hooked struct {
 	window.Backend
 	Around func(ctx context.Context, call string, takes []window.Take, do func() error) error
