@@ -54,14 +54,15 @@ func (b *Backend) call(ctx context.Context, v algorithm.Verb, key string, l *win
 		s.sweep(at)
 		state = s.apply(v, &k, l, n, at)
 	}
-	s.mu.Unlock()
 	if state.Wait == algorithm.NoRoom {
 		if v == algorithm.Charge || v == algorithm.Set {
+			s.mu.Unlock()
 			return b.fail(v.String(), key, b.errFull)
 		}
 		state = b.usedUp(l, state)
 	}
-	state.Describe(w, at)
+	state.Describe(w, at) // the caller copies w: by the end of the unlock, all of it has been written
+	s.mu.Unlock()
 	return nil
 }
 
