@@ -201,7 +201,9 @@ func (l *Limiter) work(at lane) {
 		places := make([]window.Places, len(claims))
 		err := l.store.Exchange(l.ctx, claims, places)
 		l.finish(at, pumps, places, err)
-		runtime.Gosched() // those who were answered may want more: they share the next exchange
+		for range 2 { // those who were answered may want more: they share the next exchange
+			runtime.Gosched()
+		}
 	}
 }
 
