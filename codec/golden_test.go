@@ -88,6 +88,8 @@ func goldens() []golden {
 			"03 07 09 0100 03 6b6579"},
 		{"INSERT of an empty key", 2, codec.Insert[uint16]{Key: []byte{}, Quota: 1, TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Hours}},
 			"01 0100 06 0900 00"},
+		{"UPDATE of an empty key", 2, codec.Update[uint16]{Value: 1, Key: []byte{}}, "03 00 00 0100 00"},
+		{"QUERY of an empty key", 2, codec.Query{Key: []byte{}}, "02 00"},
 		{"SET of an empty value", 2, codec.Set[uint16]{TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Hours}, Key: k, Value: []byte{}},
 			"05 06 0900 03 0000 6b6579"},
 		{"EVENT of nothing", 2, codec.Event[uint16]{Channel: []byte{}, Payload: []byte{}}, "19 00 0000"},

@@ -108,6 +108,8 @@ func TestReserveAndWaitTake(t *testing.T) {
 	refused, err := users.Reserve(t.Context(), "user", upload(10), 8)
 	require.ErrorIs(t, err, throttr.ErrRateLimited)
 	require.Nil(t, refused)
+	_, err = newDown().Reserve(t.Context(), "user", upload(10), 8)
+	require.ErrorIs(t, err, errDown)
 	require.NoError(t, rv.Commit(t.Context(), 3))
 	require.NoError(t, users.Wait(t.Context(), "user", upload(10), 7))
 	res, err := users.Peek(t.Context(), "user", upload(10))

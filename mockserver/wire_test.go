@@ -246,9 +246,10 @@ func TestStartRejectsUnknownOptions(t *testing.T) {
 	}{
 		{mockserver.WithValueSize(-1), "value size"}, {mockserver.WithValueSize(0), "value size"},
 		{mockserver.WithValueSize(3), "value size"}, {mockserver.WithValueSize(16), "value size"},
-		{mockserver.WithHazard(99, true), "Hazard(99)"}, {mockserver.WithAddr("udp", ""), "network"},
+		{mockserver.WithHazard(10, true), "Hazard(10)"}, {mockserver.WithAddr("udp", ""), "network"},
 		{mockserver.WithAddr("unix", filepath.Join(t.TempDir(), "no", "such", "folder")), "no"},
 		{mockserver.WithServiceTime(time.Millisecond + 1), "service time is 0 to 1ms, not 1.000001ms"},
+		{mockserver.WithServiceTime(-1), "not -1ns"},
 	} {
 		_, err := mockserver.Start(c.option)
 		require.ErrorContains(t, err, c.text)
@@ -427,7 +428,9 @@ func TestInfoCountsItself(t *testing.T) {
 		info = response[codec.InfoResponse](w, codec.Info{})
 		require.Equal(t, codec.Count{Total: 6, PerMinute: 5}, info.Requests.All)
 		require.Equal(t, codec.Count{Total: 1, PerMinute: 1}, info.Requests.Insert)
-		require.Equal(t, 2, srv.Requests(codec.OpInfo))
+		srv.Advance(2 * time.Minute)
+		require.Equal(t, one, response[codec.InfoResponse](w, codec.Info{}).Requests.Insert, "none in the last minute")
+		require.Equal(t, 3, srv.Requests(codec.OpInfo))
 	}, virtual)
 }
 
@@ -472,6 +475,7 @@ func TestRecordsCanBeReadAndWritten(t *testing.T) {
 		srv.Advance(500 * time.Millisecond)
 		require.Equal(t, "0s false", fmt.Sprint(srv.TTL("a")))
 		require.Equal(t, "0 false", counter("a"))
+		require.Len(t, slices.Collect(response[uint16.ListResponse](w, codec.List{}).All()), 2, "a dead record is not listed")
 		require.Equal(t, 1, srv.Expired())
 
 		require.True(t, srv.Delete("a"), "Delete removes dead records, too")

@@ -60,10 +60,13 @@ func testTexts[T named, P interface {
 	require.Equal(t, last, v)
 }
 
-func TestLimitsWithACalendarAreFormatted(t *testing.T) {
+func TestLimitsAreFormatted(t *testing.T) {
 	for want, l := range map[string]window.Limit{
 		"quota: 10 in a month of Europe/Berlin":           {Name: "quota", Max: 10, Calendar: window.Month, Zone: "Europe/Berlin"},
 		"10 in a week from day 7 of UTC, calendar window": {Max: 10, Calendar: window.Week, StartDay: 7, Algorithm: window.CalendarWindow},
+		"10 in a year of UTC":                             {Max: 10, Calendar: window.Year, StartDay: 1},
+		"1 at a time":                                     {Max: 1},
+		"unlimited, shadow":                               {Max: window.Unlimited, Shadow: true},
 	} {
 		require.Equal(t, want, l.String())
 	}

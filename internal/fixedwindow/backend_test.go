@@ -216,6 +216,14 @@ func TestAGiveBackToAFixedWindowThatHasChanged(t *testing.T) {
 		require.False(t, giveBack(first, 1), "the window is over")
 		require.EqualValues(t, 5, countOf(t, b, "k", l))
 		require.True(t, giveBack(second, 1))
+		other := client(t, srv)
+		for range 2 { // then the window is in the same slot
+			_, err := other.Reset(t.Context(), "k", l)
+			require.NoError(t, err)
+			taken(t, other, "k", l, 5)
+		}
+		require.False(t, giveBack(second, 1), "another client has ended the window")
+		require.EqualValues(t, 5, countOf(t, b, "k", l))
 	})
 }
 

@@ -415,7 +415,7 @@ func TestRecordsAreRemovedWhoseClaimsTakeLong(t *testing.T) {
 		size                 int
 		quotas               [2]uint64
 	}{
-		{200 * time.Millisecond, 30 * time.Millisecond, 50 * time.Microsecond, 2, [2]uint64{1, 1}},
+		{200 * time.Millisecond, 20 * time.Millisecond, 300 * time.Microsecond, 2, [2]uint64{1, 1}},
 		{time.Second, 20 * time.Millisecond, 400 * time.Microsecond, 2, [2]uint64{1, 1}},
 		{time.Second, 190 * time.Millisecond, 120 * time.Microsecond, 2, [2]uint64{1, 1}},
 		{time.Second, 140 * time.Millisecond, 50 * time.Microsecond, 1, [2]uint64{0, 0}},

@@ -367,3 +367,30 @@ func TestNoConnectionIsMadeAfterClose(t *testing.T) {
 		require.ErrorIs(t, err, window.ErrClosed)
 	})
 }
+
+// What may have changed a record was sent: a call that has counted on one server before another one failed, whatever
+// could be given back, and a Reset without a response.
+func TestCallsThatFailTellWhetherTheyWereSent(t *testing.T) {
+	for fails, want := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			servers := []*mockserver.Server{inMemory(t), inMemory(t)}
+			b, l := start(t, options(t, servers...)), fixed(time.Minute, 10)
+			taken(t, b, "a", l, 1)
+			taken(t, b, "b", l, 1)
+			servers[fails].Refuse(true)
+			servers[fails].Disconnect()
+			_, sent, err := b.TakeAll(t.Context(), []window.Take{l.For("a", 1), l.For("b", 1)}, make([]window.Window, 2))
+			require.Error(t, err)
+			require.Equal(t, want, sent, "server %d", fails)
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		b, l := client(t, srv), fixed(time.Minute, 10)
+		taken(t, b, "k", l, 1)
+		srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Disconnect: true})
+		sent, err := b.Reset(t.Context(), "k", l)
+		require.Error(t, err)
+		require.True(t, sent)
+	})
+}

@@ -46,7 +46,7 @@ func TestCheckNamesTheFieldThatIsOutOfRange(t *testing.T) {
 	minus := -7
 	month := window.Limit{Max: 1, Calendar: window.Month, Zone: "Europe/Berlin", StartDay: 31, Algorithm: window.CalendarWindow}
 	hour := window.Limit{Max: 1, Scale: time.Hour, Algorithm: window.FixedWindow}
-	bucket := window.Limit{Name: "a name", Max: 1, Scale: time.Hour, Burst: 1_000_000, Algorithm: window.TokenBucket}
+	bucket := window.Limit{Name: " ~" + strings.Repeat("n", 62), Max: 1, Scale: time.Hour, Burst: 1_000_000, Algorithm: window.TokenBucket}
 	for _, c := range []struct {
 		of     window.Limit
 		change func(l *window.Limit)
@@ -154,7 +154,13 @@ func TestTakesOfOneCountAreOneTakeOfTheirSumUnderTheLowestMaxAndBurst(t *testing
 	require.ErrorIs(t, err, window.ErrFull)
 	require.Equal(t, []window.Window{{Count: 1}, {Count: 2}, {Count: 1}, {Count: 3}}, windows)
 	wrong := func(of *window.Take) error { return fmt.Errorf("of %d", of.N) }
-	_, key, err = limits.TakeAll(t.Context(), takes[3:], windows, wrong, nil)
+	last := func(of *window.Take) error {
+		if of.Key == "b" {
+			return wrong(of)
+		}
+		return nil
+	}
+	_, key, err = limits.TakeAll(t.Context(), takes, windows, last, nil)
 	require.Equal(t, "b", key)
 	require.EqualError(t, err, "of 8")
 	granted, _, err = limits.TakeAll(t.Context(), nil, nil, wrong, nil)
