@@ -45,15 +45,15 @@ type Circuit struct {
 	pause time.Duration // before the next probe
 	plan  uint64        // the number of the planned step: a step with another one does nothing
 	last  time.Time     // when the last call was refused, or was the trial
-	trial trialState
+	phase phase         // while the circuit is open
 }
 
-type trialState uint8
+type phase uint8
 
 const (
-	noTrial   trialState = iota // the store has not answered yet
-	trialNext                   // the next call is the trial
-	trialMade                   // a call is the trial
+	probing  phase = iota // the store has not answered yet
+	answered              // it has answered a probe: the next call is the trial
+	trying                // a call is the trial
 )
 
 // Evidence is what a call has told about the store.
@@ -68,8 +68,9 @@ const (
 // Ticket is a call that a circuit has let through.
 type Ticket struct {
 	circuit *Circuit
-	epoch   uint64
+	epoch   uint64 // of the circuit then: if it has been opened since, a failure tells nothing new
 	isTrial bool
+	earned  bool // of a trial: the store had answered a probe
 }
 
 // NewCircuit returns a circuit that opens after so many failures in a row, and is probed after pauses up to the
@@ -102,9 +103,10 @@ func (c *Circuit) Enter() (Ticket, error) {
 	}
 	idle := c.idle()
 	c.last = time.Now()
-	if c.trial == trialNext || c.trial == noTrial && idle {
-		c.trial = trialMade
+	if c.phase == answered || c.phase == probing && idle {
 		t.isTrial = true
+		t.earned = c.phase == answered
+		c.phase = trying
 		return t, nil
 	}
 	return Ticket{}, err
@@ -118,7 +120,7 @@ func (t Ticket) Leave(e Evidence, cause error, probe func() error) {
 	c := t.circuit
 	switch {
 	case t.isTrial:
-		c.tried(e, cause)
+		t.tried(e, cause)
 	case e == Answered:
 		if c.row.Load() != 0 {
 			c.row.Store(0)
@@ -144,17 +146,21 @@ func (c *Circuit) open(cause error, probe func() error) {
 	c.opened(cause)
 }
 
-// tried ends a trial, and closes the circuit if the store has answered.
-func (c *Circuit) tried(e Evidence, cause error) {
+// tried ends a trial, and closes the circuit if the store has answered. A trial that tells nothing leaves the circuit as
+// it was before.
+func (t Ticket) tried(e Evidence, cause error) {
+	c := t.circuit
 	c.mu.Lock()
-	switch e {
-	case Answered:
+	switch {
+	case e == Answered:
 		c.closeLocked()
-	case Nothing:
-		c.trial = trialNext
-	case Away:
-		c.trial = noTrial
-		c.cause.Store(&cause)
+	case e == Nothing && t.earned:
+		c.phase = answered
+	default:
+		if e == Away {
+			c.cause.Store(&cause)
+		}
+		c.phase = probing
 		c.probeSoon()
 	}
 	c.mu.Unlock()
@@ -167,7 +173,7 @@ func (c *Circuit) tried(e Evidence, cause error) {
 func (c *Circuit) closeLocked() {
 	c.row.Store(0)
 	c.cause.Store(nil)
-	c.trial = noTrial
+	c.phase = probing
 	c.plan++ // no further step
 }
 
@@ -194,26 +200,19 @@ func (c *Circuit) planStep() {
 	})
 }
 
-// step probes the store, unless it has answered or a trial is under way, and plans the next step. Calls that are
-// refused get what the last probe has found.
+// step probes a store that has not answered yet. It closes the circuit of one that has if nobody calls, and otherwise
+// plans the next step.
 func (c *Circuit) step(plan uint64) {
 	c.mu.Lock()
-	if probe := c.probe; plan == c.plan && c.trial == noTrial {
+	if probe := c.probe; plan == c.plan && c.phase == probing {
 		c.mu.Unlock()
 		err := probe()
 		c.mu.Lock()
-		switch {
-		case plan != c.plan || c.trial != noTrial: // a trial has begun meanwhile
-		case errors.Is(err, window.ErrClosed): // only calls can find out more
-			c.trial = trialNext
-			c.plan++
-		case err != nil:
-			c.cause.Store(&err)
-		default:
-			c.trial = trialNext
+		if plan == c.plan && c.phase == probing { // no trial has begun meanwhile
+			c.probed(err)
 		}
 	}
-	closes := plan == c.plan && c.trial == trialNext && c.idle()
+	closes := plan == c.plan && c.phase == answered && c.idle()
 	switch {
 	case closes:
 		c.closeLocked()
@@ -223,5 +222,18 @@ func (c *Circuit) step(plan uint64) {
 	c.mu.Unlock()
 	if closes {
 		c.closed()
+	}
+}
+
+// probed notes what a probe has found. Calls that are refused get it. The caller holds mu.
+func (c *Circuit) probed(err error) {
+	switch {
+	case err == nil:
+		c.phase = answered
+	case errors.Is(err, window.ErrClosed): // only calls can find out more
+		c.phase = answered
+		c.plan++
+	default:
+		c.cause.Store(&err)
 	}
 }

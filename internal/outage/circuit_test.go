@@ -183,6 +183,23 @@ func TestAnAnswerIsEnoughIfNobodyCalls(t *testing.T) {
 	})
 }
 
+// A call that is let through because nobody has called, and tells nothing, is no answer: the store is probed until it
+// answers.
+func TestATrialThatTellsNothingIsNoAnswer(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.call(outage.Away)
+		time.Sleep(time.Hour)
+		require.True(t, f.call(outage.Nothing), "probes are rare")
+		probed := len(f.probed())
+		require.False(t, f.call(outage.Answered))
+		time.Sleep(time.Second)
+		require.Greater(t, len(f.probed()), probed+2, "soon, as somebody calls")
+		time.Sleep(time.Hour)
+		require.Equal(t, errProbe, f.Err())
+		require.Zero(t, f.closed.Load())
+	})
+}
+
 // After the end of the backend, only calls can find out more.
 func TestAClosedBackendIsNotProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
