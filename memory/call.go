@@ -46,7 +46,7 @@ func (b *Backend) call(ctx context.Context, v algorithm.Verb, key string, l *win
 	w *window.Window) error {
 	k, s, err := b.begin(ctx, key, l, n)
 	if err != nil {
-		return b.fail(v.String(), key, err)
+		return b.after(v.String(), key, err)
 	}
 	at := b.clock.now()
 	state := s.apply(v, &k, l, n, at)
@@ -56,8 +56,9 @@ func (b *Backend) call(ctx context.Context, v algorithm.Verb, key string, l *win
 	}
 	if state.Wait == algorithm.NoRoom {
 		if v == algorithm.Charge || v == algorithm.Set {
+			s.calls-- // after counts it
 			s.mu.Unlock()
-			return b.fail(v.String(), key, b.errFull)
+			return b.after(v.String(), key, b.errFull)
 		}
 		state = b.usedUp(l, state)
 	}
@@ -71,7 +72,7 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 	id int64) (given bool, err error) {
 	k, s, err := b.begin(ctx, key, &l, n)
 	if err != nil {
-		return false, b.fail("give back", key, err)
+		return false, b.after("give back", key, err)
 	}
 	defer s.mu.Unlock()
 	if r := s.find(&k, &l); r != nil {
@@ -86,7 +87,7 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 	k, s, err := b.begin(ctx, key, &l, 0)
 	if err != nil {
-		return b.fail("reset", key, err)
+		return b.after("reset", key, err)
 	}
 	defer s.mu.Unlock()
 	if r := s.find(&k, &l); r != nil {
@@ -95,7 +96,7 @@ func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 	return nil
 }
 
-// begin begins a call, and locks the shard. If it returns an error, it does neither. The call reads the time after it,
+// begin begins a call, which it counts, and locks the shard. If it returns an error, it does none of that. The call reads the time after it,
 // while the mutex is held: if it has waited for the mutex, it would otherwise bring a time from before the record's
 // window, which looks as if the clock had gone back.
 func (b *Backend) begin(ctx context.Context, key string, l *window.Limit, n uint64) (k id, s *shard, err error) {
@@ -219,7 +220,10 @@ type place struct {
 func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
 	check := func(t *window.Take) error { return algorithm.Check(&t.Limit, t.N, b.maxLog) }
 	granted, key, err := limits.TakeAll(ctx, takes, windows, check, b.takeAll)
-	return granted, b.fail("take", key, err)
+	if err != nil {
+		return false, b.after("take", key, err)
+	}
+	return granted, nil
 }
 
 // takeAll makes all takes or none. No two are of one count.

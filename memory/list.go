@@ -12,14 +12,14 @@ import (
 func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
 	return func(yield func(window.Listed, error) bool) {
 		var some []window.Listed
+		var failure error
 		look := func(r *row, at algorithm.Time) {
 			if l := r.listed(at); l.Window.Left > 0 {
 				some = append(some, l)
 			}
 		}
 		rest := func() (more bool) {
-			if err := b.Ping(ctx); err != nil {
-				yield(window.Listed{}, b.fail("list", "", err))
+			if failure = b.Ping(ctx); failure != nil {
 				return false
 			}
 			for _, l := range some {
@@ -38,13 +38,16 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 				}
 			}
 			if !b.walk(s, ofKey, rest) {
-				return
+				break
 			}
 		}
 		for i := range b.shards {
 			if len(keys) == 0 && !b.walk(&b.shards[i], look, rest) {
-				return
+				break
 			}
+		}
+		if err := b.after("list", "", failure); err != nil {
+			yield(window.Listed{}, err)
 		}
 	}
 }

@@ -18,12 +18,10 @@ package memory
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"time"
 	"weak"
 
@@ -31,6 +29,7 @@ import (
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -44,8 +43,8 @@ type Backend struct {
 	clock   *clock
 	seed    maphash.Seed
 	shards  []shard
-	errFull error // ErrFull, with the bounds
-	failed  atomic.Uint64
+	errFull error          // ErrFull, with the bounds
+	others  outage.Calls   // that no shard counts: those that have failed, and rare ones
 	ledger  *ledger.Ledger // of places in flight
 
 	cleaning chan struct{} // has an element during the cleaning that is due, and while cleaner is used
@@ -133,7 +132,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 
 // Stats implements [window.BackendCloser]. A TakeAll is one call. Windows is [Backend.Len].
 func (b *Backend) Stats() window.Stats {
-	store := window.StoreStats{Name: "memory", Errors: b.failed.Load()}
+	store := b.others.Stats("memory")
 	b.each(func(s *shard) { store.Calls += s.calls })
 	return window.Stats{Stores: []window.StoreStats{store}, Windows: b.Len()}
 }
@@ -153,16 +152,13 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
 	for _, scale := range scales {
 		if err := limits.CheckScale(scale); err != nil {
-			return 0, b.fail("delete", key, err)
+			return 0, b.after("delete", key, err)
 		}
 	}
-	k, s := b.locate(key, &window.Limit{})
-	s.mu.Lock()
-	s.calls++
-	s.mu.Unlock()
 	if err := b.Ping(ctx); err != nil {
-		return 0, b.fail("delete", key, err)
+		return 0, b.after("delete", key, err)
 	}
+	k, s := b.locate(key, &window.Limit{})
 	look := func(r *row, at algorithm.Time) {
 		if !r.hasKey(&k) || len(scales) > 0 && (r.unit != 0 || !slices.Contains(scales, r.Scale)) {
 			return
@@ -173,17 +169,15 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		s.remove(r)
 	}
 	b.walk(s, look, func() bool { return true })
-	return n, nil
+	return n, b.after("delete", key, nil)
 }
 
-// fail adds a call and its key to an error, and counts it unless it is a mistake in the program. It
-// returns nil for nil.
-func (b *Backend) fail(call, key string, err error) error {
+// after is called after each call that no shard has counted: it counts the call, and adds its name and key to the
+// error. It returns nil for nil.
+func (b *Backend) after(call, key string, err error) error {
+	b.others.Count(err)
 	if err == nil {
 		return nil
-	}
-	if !errors.Is(err, window.ErrScale) && !errors.Is(err, window.ErrRange) && !errors.Is(err, window.ErrUnsupported) {
-		b.failed.Add(1)
 	}
 	return &api.CallError{Package: "memory", Call: call, Key: key, Err: err}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -417,7 +418,7 @@ func TestTheCleanerEndsWithTheBackend(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	clock := backendtest.NewClock()
-	b := newBackend(t, clock, memory.WithMaxKeys(10))
+	b := newBackend(t, clock, memory.WithMaxKeys(2))
 	l := limitOf(window.FixedWindow, time.Minute, 10)
 	c := caller{t, b, window.FixedWindow}
 	for _, key := range []string{"a", "b", "a"} {
@@ -425,15 +426,47 @@ func TestStats(t *testing.T) {
 	}
 	granted, _ := c.takeAll(l.For("a", 1), l.For("b", 1))
 	require.True(t, granted)
-	_, err := b.Hit(t.Context(), "a", window.Limit{}, 1)
-	require.ErrorIs(t, err, window.ErrScale, "a mistake is no error of the store")
 	require.Equal(t, window.Stats{Windows: 2, Stores: []window.StoreStats{{Name: "memory", Calls: 4}}}, b.Stats())
-	require.NoError(t, b.Ping(t.Context()))
-	require.NoError(t, b.Close())
-	require.ErrorIs(t, b.Ping(t.Context()), window.ErrClosed)
-	_, err = b.Hit(t.Context(), "a", l, 1)
-	require.ErrorIs(t, err, window.ErrClosed)
-	require.EqualValues(t, 1, b.Stats().Stores[0].Errors)
+	calls, errs := 4, 0
+	requireCounted := func(call string, mistake bool, err error) {
+		calls++
+		if err != nil && !mistake {
+			errs++
+		}
+		require.Equal(t, window.StoreStats{Name: "memory", Calls: uint64(calls), Errors: uint64(errs)}, b.Stats().Stores[0], call)
+	}
+	_, err := b.Hit(t.Context(), "a", window.Limit{}, 1)
+	require.ErrorIs(t, err, window.ErrScale)
+	requireCounted("a mistake, which is no error of the store", true, err)
+	_, err = b.Charge(t.Context(), "c", l, 1)
+	require.ErrorIs(t, err, window.ErrFull)
+	requireCounted("a new key", false, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for i, ctx := range []context.Context{t.Context(), ended, t.Context()} {
+		if i == 2 {
+			require.NoError(t, b.Ping(t.Context()))
+			require.NoError(t, b.Close())
+			require.ErrorIs(t, b.Ping(t.Context()), window.ErrClosed)
+		}
+		for name, call := range map[string]func() error{
+			"hit":       func() error { _, err := b.Hit(ctx, "a", l, 1); return err },
+			"give back": func() error { _, err := b.GiveBack(ctx, "a", l, 1, 1); return err },
+			"reset":     func() error { return b.Reset(ctx, "b", l) },
+			"take all": func() error {
+				_, err := b.TakeAll(ctx, []window.Take{l.For("c", 1)}, make([]window.Window, 1))
+				return err
+			},
+			"delete":      func() error { _, err := b.Delete(ctx, "d"); return err },
+			"list":        func() error { _, err := testkit.Collect(t, b.List(ctx)); return err },
+			"exchange":    func() error { return b.Exchange(ctx, nil, nil) },
+			"list places": func() error { _, err := testkit.Collect(t, b.ListPlaces(ctx)); return err },
+		} {
+			err := call()
+			require.ErrorIs(t, err, []error{nil, context.Canceled, window.ErrClosed}[i], name)
+			requireCounted(name, i == 2, err)
+		}
+	}
 }
 
 // 0 is the default of every option, and what can't be is a mistake.
