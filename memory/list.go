@@ -14,8 +14,8 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 		var some []window.Listed
 		var failure error
 		look := func(r *row, at algorithm.Time) {
-			if l := r.listed(at); l.Window.Left > 0 {
-				some = append(some, l)
+			if r.left(at) > 0 { // of others, no strings are made while the mutex is locked
+				some = append(some, r.listed(at))
 			}
 		}
 		rest := func() (more bool) {

@@ -611,3 +611,16 @@ func TestListOfAKeyHasNoOthers(t *testing.T) {
 		}
 	}
 }
+
+// Strings of windows that are over would be made while calls wait for the mutex.
+func TestListMakesNothingOfWindowsThatAreOver(t *testing.T) {
+	clock := backendtest.NewClock()
+	b := newBackend(t, clock)
+	c := caller{t, b, window.FixedWindow}
+	for i := range 1000 {
+		c.hit(fmt.Sprint(i), time.Second)
+	}
+	clock.Advance(time.Second)
+	require.Less(t, testing.AllocsPerRun(1, func() { testkit.Collect(t, b.List(t.Context())) }), 100.0)
+	require.Equal(t, 1000, b.Len())
+}
