@@ -133,10 +133,10 @@ func (r *RateLimit) Set(ctx context.Context, key string, scale time.Duration, co
 	return w.Count, err
 }
 
-// positional returns the limit of a call that has a scale in its place, and does what a verb does. Its Max does not
-// matter.
+// positional returns the limit of a call that has a scale in its place, and does what a verb does. It has no Max: what
+// a backend lists keeps the one before.
 func (r *RateLimit) positional(call string, v verb, key string, scale time.Duration, n uint64) (Limit, error) {
-	l := Limit{Max: 1, Scale: scale, Algorithm: r.algorithm}
+	l := Limit{Scale: scale, Algorithm: r.algorithm}
 	err := limits.CheckScale(scale)
 	if err == nil && l.Algorithm.Rolling() {
 		err = fmt.Errorf("%w: %v has no count without a Max", ErrUnsupported, l.Algorithm)

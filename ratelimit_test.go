@@ -341,6 +341,23 @@ func TestRollingCallsNeedAMax(t *testing.T) {
 	}
 }
 
+// Calls without a limit have no Max: a list keeps the one that a hit had.
+func TestCallsWithoutALimitLeaveTheMaxThatIsListed(t *testing.T) {
+	backend := inProcess(t)
+	limiter := throttr.NewRateLimit(backend)
+	_, err := limiter.Hit(t.Context(), "k", time.Minute, 100)
+	require.NoError(t, err)
+	for range 2 {
+		_, err := limiter.Inc(t.Context(), "k", time.Minute, 1)
+		require.NoError(t, err)
+		listed, err := testkit.Collect(t, backend.List(t.Context()))
+		require.NoError(t, err)
+		require.EqualValues(t, 100, listed[0].Limit.Max)
+		_, err = limiter.Set(t.Context(), "k", time.Minute, 1)
+		require.NoError(t, err)
+	}
+}
+
 // limits are some that a server of small values can't keep, and some that it can.
 var limits = []struct {
 	scale time.Duration

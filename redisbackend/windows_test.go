@@ -165,7 +165,10 @@ func TestWhatChangesTheRateOfABucket(t *testing.T) {
 	must(t, b.Charge, "k", l, 100) // it then owes twice what it holds, and a charge counts no more
 	slow := window.Limit{Max: 5, Scale: l.Scale, Burst: 8, Algorithm: window.TokenBucket}
 	must(t, b.Charge, "k", slow, 1)
-	must(t, b.Charge, "k", limitOf(window.TokenBucket, l.Scale, 0), 1) // changes nothing
+	for _, unchanged := range []window.Limit{{Max: 5, Burst: 4}, {}} {
+		unchanged.Scale, unchanged.Algorithm = l.Scale, l.Algorithm
+		must(t, b.Charge, "k", unchanged, 1)
+	}
 	for listed, err := range b.List(t.Context(), "k") {
 		expect(t, err == nil && listed.Limit == slow, "%+v, %v", listed, err)
 	}

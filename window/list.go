@@ -9,7 +9,8 @@ type Listed struct {
 	// Digest says that Key is a digest: of a long key, some backends store no more.
 	Digest bool
 	// Limit is what the count belongs to: Name, Scale, Algorithm, Calendar, Zone and StartDay. Max and Burst are
-	// those of the last call that has counted something, or of a later one, or 0 where a backend does not store them.
+	// those of the last call with a Max over 0 that has counted something, or of a later one, or 0 where a backend
+	// does not store them: a call without a limit, such as RateLimit.Inc, leaves them as they were.
 	Limit Limit
 	// Window is the state of the window. Its ID may be 0.
 	Window Window

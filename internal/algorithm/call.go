@@ -192,9 +192,10 @@ func (by *Rule) look(r *Record, t Time) (now int64, count uint64) {
 	return now, by.How.count(r, now)
 }
 
-// adopt gives the record the numbers of the rule, unless it is a bucket that would get no token any more.
+// adopt gives the record the numbers of the rule, unless that has no Max: then those before stay for List, and for a
+// bucket, which would get no token any more.
 func (by *Rule) adopt(r *Record) {
-	if by.Max > 0 || !by.How.refills {
+	if by.Max > 0 {
 		r.Max = by.Max
 		r.Capacity = by.Capacity()
 	}

@@ -39,7 +39,7 @@
 --
 --   live          until when the hash lives at least
 --   stored_max, stored_capacity
---                 the limit_max and capacity of the last call that has changed the state
+--                 the limit_max and capacity of the last call that has changed the state, with a limit_max over 0
 --   start         f, a, c: when a fixed, aligned or calendar window has started; w: when the present one of a sliding
 --                 window has; b: when a token bucket has owed count; l: the number of the first entry of a sliding log
 --   count         f, a, c, w: what that window has counted; l: what all entries have
@@ -339,8 +339,10 @@ while keys[first] do
       -- Store, expiry, reply.
       if verb == 'R' and not state and fit >= 0 then call('HDEL', key, field) end
       if store then
-        if verb ~= 'G' and verb ~= 'U' then stored_capacity = capacity end
-        if kind ~= 'b' then stored_max = limit_max end
+        if verb ~= 'G' and verb ~= 'U' and limit_max > 0 then
+          stored_capacity = capacity
+          if kind ~= 'b' then stored_max = limit_max end
+        end
         call('HSET', key, field, encode(state_format, live, stored_max, stored_capacity, start, count, id, more, last))
         if live > before then
           local ms = ceil((live - now) / 1000) + grace
