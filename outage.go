@@ -16,7 +16,8 @@ import (
 
 // Policy is what a [RateLimit] decides if its backend fails. It applies to Hit, HitN, Take, TakeAll,
 // Reserve, Wait, WaitAll and Charge. It does not apply to mistakes in the program ([ErrScale], [ErrRange],
-// [ErrUnsupported], [ErrConfig], [ErrValueSizeMismatch]), to [ErrClosed], or if the caller's ctx has ended.
+// [ErrUnsupported], [ErrConfig], [ErrValueSizeMismatch]), to [ErrClosed], or if the caller's ctx has ended: see
+// [WithTimeout].
 type Policy uint8
 
 const (
@@ -71,6 +72,13 @@ const maxDegradedRetryAfter = time.Second
 // takes longer has failed: the error matches [ErrUnavailable]. It also bounds Peek, and the settling of a
 // reservation. Backends of package memory wait for nothing, and are not bound. Default, and with 0: 250 ms. It
 // panics if d is negative.
+//
+// It must be shorter than the deadlines that callers have. If a caller's ctx ends first, the call returns the error of
+// that ctx: no policy or fallback decides, and the circuit breaker learns nothing, so that it never opens if no caller
+// waits long enough.
+//
+// The limit of time is the deadline of the ctx that the backend gets. A backend of your own that goes on after the end
+// of its ctx holds the caller up.
 func WithTimeout(d time.Duration) Option {
 	api.NotNegative("throttr: WithTimeout", d)
 	return func(o *options) { o.outages.Timeout = d }

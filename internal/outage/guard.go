@@ -277,7 +277,8 @@ func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of
 // errTooLate says that nothing was given back. As a backend may know that without its store, it is no evidence.
 var errTooLate = errors.New("throttr: too late to give back")
 
-// within makes a call that takes no longer than timeout, and returns what it tells about the store.
+// within makes a call that takes no longer than timeout, and returns what it tells about the store. It relies on f to
+// return when its ctx ends, as backends do. If ctx ends before the timeout, that tells nothing.
 func within(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) (Evidence, error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
