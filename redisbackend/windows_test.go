@@ -17,6 +17,7 @@ import (
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -235,6 +236,7 @@ func TestWindowsSurviveAClockThatGoesBack(t *testing.T) {
 		clock := backendtest.NewClock()
 		begin := clock.Now()
 		b := redisbackend.New(connect(t, s), rediswindow.WithClock(clock.Now))
+		inMemory := memory.New(memory.WithClock(clock.Now))
 		l := limitOf(a, time.Minute, 10)
 		for _, back := range []time.Duration{time.Microsecond, time.Second, 59 * time.Second, time.Minute, 24 * time.Hour} {
 			set(clock, begin)
@@ -246,10 +248,13 @@ func TestWindowsSurviveAClockThatGoesBack(t *testing.T) {
 			}
 			first := must(t, b.Take, key, l, 5)
 			takes(5)
+			must(t, inMemory.Take, key, l, 10)
 			set(clock, begin.Add(-back))
 			over := back >= time.Minute
 			w := must(t, b.Peek, key, l, 1)
 			expect(t, w.Refused == !over && (w.Count == 0) == over && (w.Left == 0) == over, "%v back: %+v", back, w)
+			same := must(t, inMemory.Peek, key, l, 1)
+			expect(t, over || w.RetryAfter == same.RetryAfter && w.Left == same.Left, "%v back: %+v, in memory %+v", back, w, same)
 			given, err := b.GiveBack(t.Context(), key, l, 5, first.ID)
 			expect(t, given == !over && err == nil, "%v back: %v, %v", back, given, err)
 			takes(map[bool]uint64{true: 10, false: 5}[over])

@@ -243,8 +243,9 @@ while keys[first] do
           end
         end
         local paid = max(stored_max, 1) -- in a microsecond
-        used, left = ceil(count / scale), min(ceil(count / paid), most)
-        wait = ceil((count + (n - capacity) * scale) / paid)
+        local ahead = start - now       -- in which time nothing is paid: the clock was set back
+        used, left = ceil(count / scale), count > 0 and min(ceil(count / paid) + ahead, most) or 0
+        wait = ceil((count + (n - capacity) * scale) / paid) + ahead
         place, series = more % wrap, id
         if store and now + left > live then live = now + left + scale end
       elseif kind == 'w' then
