@@ -1,6 +1,10 @@
 package inflight
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/throttr-go/throttr/window"
+)
 
 // callers are those who want or hold places of a key and name. They are owed a decision, in order, and word of the end
 // of what they hold. Those with a larger Max are first, and of these it is first come, first served.
@@ -8,12 +12,13 @@ type callers struct {
 	*options
 	changed func(*Hold) // is told of each that is decided, and of each that does not hold or want any more
 
-	wants   []*Hold // that are not decided, in order
-	holds   map[*Hold]struct{}
-	held    uint64 // places that the store is told
-	apart   uint64 // those that it is not told
-	heldMax uint64 // the largest Max of what the store is told, since that was nothing
-	more    bool   // the policy has granted some that the store is to be told, since its last answer
+	wants     []*Hold // that are not decided, in order
+	holds     map[*Hold]struct{}
+	held      uint64 // places that the store is told
+	apart     uint64 // those that the policy has granted, and a strict store is not told
+	unlimited uint64 // those that count nowhere
+	heldMax   uint64 // the largest Max of what the store is told, since that was nothing
+	more      bool   // the policy has granted some that the store is to be told, since its last answer
 }
 
 // set sets the state of one that is decided, or has ended.
@@ -45,13 +50,22 @@ func (c *callers) refuse(h *Hold, err error) {
 	c.set(h, refused)
 }
 
+// counter returns where the places of a Hold count.
+func (c *callers) counter(h *Hold) *uint64 {
+	switch {
+	case h.want.Max == window.Unlimited:
+		return &c.unlimited
+	case h.apart:
+		return &c.apart
+	}
+	return &c.held
+}
+
 // hold makes a want one that is held.
 func (c *callers) hold(h *Hold) {
 	c.holds[h] = struct{}{}
-	if h.apart {
-		c.apart += h.want.N
-	} else {
-		c.held += h.want.N
+	*c.counter(h) += h.want.N
+	if !h.apart {
 		c.heldMax = max(c.heldMax, h.want.Max)
 	}
 	c.set(h, held)
@@ -60,11 +74,7 @@ func (c *callers) hold(h *Hold) {
 // letGo ends what is held.
 func (c *callers) letGo(h *Hold, s state) {
 	delete(c.holds, h)
-	if h.apart {
-		c.apart -= h.want.N
-	} else {
-		c.held -= h.want.N
-	}
+	*c.counter(h) -= h.want.N
 	if c.held == 0 {
 		c.heldMax = 0
 	}
@@ -80,7 +90,8 @@ func (c *callers) endAll(s state) {
 	}
 }
 
-// decide decides wants by a policy, as the store can't: those that do not wait, or all.
+// decide decides wants by a policy, as the store can't: those that do not wait, or all. What the policy has granted apart
+// from the store counts, and what is unlimited does not, as with the store.
 func (c *callers) decide(policy Policy, err error, all bool) {
 	behind := false // there is one before it that waits on
 	c.wants = slices.DeleteFunc(c.wants, func(h *Hold) bool {

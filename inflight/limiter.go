@@ -247,7 +247,7 @@ func (l *Limiter) Stats() Stats {
 	s := l.stats
 	s.Keys = len(l.byID)
 	for _, p := range l.byID {
-		s.InUse += p.held + p.apart
+		s.InUse += p.held + p.apart + p.unlimited
 	}
 	return s
 }

@@ -73,6 +73,9 @@ func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 		cancel()
 		synctest.Wait()
 
+		unlimited := four
+		unlimited.Max = throttr.Unlimited
+		acquire(t, shares, "k", unlimited, 9)     // which counts nowhere
 		third := acquire(t, shares, "k", four, 3) // its share is 4, and it holds 1
 		require.True(t, third.Degraded())
 		denied(t, shares, "k", four, 1)
