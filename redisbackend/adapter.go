@@ -144,19 +144,15 @@ func isPrimary(ctx context.Context, node rueidis.Client) (bool, error) {
 	return name == "master", err
 }
 
-// Subscribe implements [rediswindow.Subscriber]. The client subscribes again if its connection has ended: messages may be
-// lost until then.
+// Subscribe implements [rediswindow.Subscriber]. The client subscribes again if its connection has ended.
 func (a *adapter) Subscribe(ctx context.Context, channel string, received func(message string)) error {
 	client, err := a.now()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var before atomic.Bool
-	ctx = rueidis.WithOnSubscriptionHook(ctx, func(rueidis.PubSubSubscription) {
-		if before.Swap(true) {
-			cancel()
+	ctx = rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
+		if s.Kind == "subscribe" {
+			go received("") // all calls of the connection wait for the hook
 		}
 	})
 	return client.Receive(ctx, client.B().Subscribe().Channel(channel).Build(),

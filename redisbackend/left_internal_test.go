@@ -100,19 +100,10 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	testkit.NoError(t, b.Close())
 }
 
-// A subscription ends with its connection, although the client makes another one: messages may have been lost.
-func TestASubscriptionEndsWithItsConnection(t *testing.T) {
+func TestASubscriptionIsConfirmedBeforeItsMessages(t *testing.T) {
 	s := testkit.StartRedis(t)
 	b, err := open(t.Context(), "redis://"+s.Addr)
 	testkit.NoError(t, err)
-	ended := make(chan error)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	go func() { ended <- b.(*opened).client.Subscribe(ctx, "c", func(string) {}) }()
-	for start := time.Now(); s.Must(t, "CLIENT", "KILL", "TYPE", "pubsub") != "1"; time.Sleep(time.Millisecond) {
-		testkit.Expect(t, time.Since(start) < time.Minute, "nobody subscribes")
-	}
-	err = <-ended
-	testkit.Expect(t, ctx.Err() == nil, "it goes on: %v", err)
-	testkit.NoError(t, b.Close())
+	defer b.Close()
+	testkit.Subscribes(t, s, b.(*opened).client)
 }

@@ -448,8 +448,8 @@ func TestWhoeverWaitsIsWokenAlsoBeforeTheAnswer(t *testing.T) {
 			woken   int
 		}{{nil, 0}, {[]window.Places{before}, 1}, {[]window.Places{before, after}, 1}, {[]window.Places{before, granted}, 0}} {
 			woken := waits(b, test.answers...)
-			b.wakes.wake("name p")
-			b.wakes.wake("name q")
+			b.wakes.received("name p")
+			b.wakes.received("name q")
 			require.Equal(t, test.woken, woken(), test.answers)
 		}
 		require.False(t, b.wakes.needed())
@@ -461,12 +461,13 @@ func TestWhoeverWaitsIsWokenAlsoBeforeTheAnswer(t *testing.T) {
 	})
 }
 
-// Messages may have been lost while there was no subscription, so all who wait ask when it begins again: soon, unless
-// the last ones have ended soon.
-func TestWhoeverWaitsIsWokenWhenTheSubscriptionHasEnded(t *testing.T) {
+// Messages are lost while there is no subscription, so all who wait ask when it has begun: the first one, and soon the
+// next one, unless the last ones have ended soon.
+func TestWhoeverWaitsIsWokenWhenASubscriptionHasBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ends := newFake(), make(chan bool)
-		c.subscribe = func(ctx context.Context) error {
+		c.subscribe = func(ctx context.Context, received func(string)) error {
+			received("")
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -496,3 +497,4 @@ func TestWhoeverWaitsIsWokenWhenTheSubscriptionHasEnded(t *testing.T) {
 		require.Equal(t, 9, woken())
 	})
 }
+		require.Equal(t, 1, woken())

@@ -53,7 +53,8 @@ type Client interface {
 type Subscriber interface {
 	Client
 	// Subscribe calls received with the messages of a channel until ctx ends, or the client or the connection is
-	// closed. It returns why. A panic is as an end.
+	// closed. It returns why. A panic is as an end. It calls received with "", which is no message, whenever the server
+	// has confirmed the subscription: messages before that are lost, so those who wait ask once more.
 	Subscribe(ctx context.Context, channel string, received func(message string)) error
 }
 

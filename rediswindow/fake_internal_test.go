@@ -25,7 +25,7 @@ type fakeClient struct {
 	refuse    string                                         // the key of takes that are not granted
 	answer    func(answer string) string                     // changes an answer
 	script    func(digest string) (answer string, err error) // nil, or what scripts return
-	subscribe func(ctx context.Context) error
+	subscribe func(ctx context.Context, received func(string)) error
 
 	mu   sync.Mutex
 	all  int        // requests
@@ -39,7 +39,7 @@ func newFake() *fakeClient {
 		stalls: func(string) bool { return true }, goOn: goOn, thaw: sync.OnceFunc(func() { close(goOn) }),
 		slots:  func() string { return "0 5460 a:1\n5461 10922 b:2\n10923 16383 c:3" },
 		answer: func(answer string) string { return answer },
-		subscribe: func(ctx context.Context) error {
+		subscribe: func(ctx context.Context, _ func(string)) error {
 			<-ctx.Done()
 			return ctx.Err()
 		},
@@ -106,8 +106,8 @@ func (c *fakeClient) Cluster() (bool, error) { return c.cluster, nil }
 func (c *fakeClient) Punctual() bool         { return false }
 func (c *fakeClient) Name() string           { return "redis.test" }
 
-func (c *fakeClient) Subscribe(ctx context.Context, _ string, _ func(string)) error {
-	return c.subscribe(ctx)
+func (c *fakeClient) Subscribe(ctx context.Context, _ string, received func(string)) error {
+	return c.subscribe(ctx, received)
 }
 
 // requests returns the keys of the requests that were sent.

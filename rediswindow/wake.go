@@ -97,31 +97,27 @@ func (w *wakes) listen() {
 		if failed {
 			_ = pauses.Wait(w.ctx, nil)
 		}
-		w.wakeAll() // messages may have been lost
 	}
 }
 
 // subscribe subscribes until ctx ends, or the subscription does.
 func (w *wakes) subscribe(ctx context.Context) (err error) {
 	defer recovered(&err)
-	return w.client.Subscribe(ctx, w.prefix+w.id, w.wake)
+	return w.client.Subscribe(ctx, w.prefix+w.id, w.received)
 }
 
-// wake wakes the one that a message names.
-func (w *wakes) wake(message string) {
+// received wakes the one that a message names. If the subscription has just been confirmed, it wakes all: messages that
+// were published before are lost.
+func (w *wakes) received(message string) {
 	w.mu.Lock()
-	wake := w.waits[message].wake
-	w.mu.Unlock()
-	if wake != nil {
-		wake()
+	var woken []waiting
+	if message == "" {
+		woken = slices.Collect(maps.Values(w.waits))
+	} else if v, ok := w.waits[message]; ok {
+		woken = append(woken, v)
 	}
-}
-
-func (w *wakes) wakeAll() {
-	w.mu.Lock()
-	all := slices.Collect(maps.Values(w.waits))
 	w.mu.Unlock()
-	for _, v := range all {
+	for _, v := range woken {
 		v.wake()
 	}
 }

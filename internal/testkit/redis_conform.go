@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"context"
 	"testing"
 
 	"github.com/throttr-go/throttr/backendtest"
@@ -21,4 +22,28 @@ func Conform(t *testing.T, backends func(opts ...rediswindow.Option) (one, secon
 			})
 		})
 	}
+}
+
+// Subscribes requires of a [rediswindow.Subscriber] that it confirms each subscription before it passes on messages, also
+// the one after its connection has ended.
+func Subscribes(t *testing.T, s *Redis, client rediswindow.Subscriber) {
+	ctx, cancel := context.WithCancel(t.Context())
+	messages, ended := make(chan string, 10), make(chan error, 1)
+	go func() {
+		var err error
+		for ctx.Err() == nil {
+			err = client.Subscribe(ctx, "channel", func(m string) { messages <- m })
+		}
+		ended <- err
+	}()
+	for _, sent := range []string{"one", "two"} {
+		got := <-messages
+		Expect(t, got == "", "%q is received, and not that there is a subscription", got)
+		s.Must(t, "PUBLISH", "channel", sent)
+		got = <-messages
+		Expect(t, got == sent, "%q is received", got)
+		s.Must(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	}
+	cancel()
+	Expect(t, <-ended != nil, "a subscription ends without an error")
 }

@@ -144,11 +144,16 @@ func (a adapter) Subscribe(ctx context.Context, channel string, received func(me
 	defer subscription.Close()
 	defer context.AfterFunc(ctx, func() { subscription.Close() })() // to receive does not end when ctx is canceled
 	for {
-		m, err := subscription.ReceiveMessage(ctx)
+		m, err := subscription.Receive(ctx)
 		if err != nil {
 			return err
 		}
-		received(m.Payload)
+		switch m := m.(type) {
+		case *redis.Subscription:
+			received("")
+		case *redis.Message:
+			received(m.Payload)
+		}
 	}
 }
 
