@@ -28,7 +28,7 @@ type Backend struct {
 	wakes  *wakes // of places in flight
 
 	topology atomic.Pointer[topology] // nil: not known yet
-	asked    atomic.Int64             // when it was last asked for, in nanoseconds
+	askAt    atomic.Int64             // when it is asked for next, in nanoseconds since 1970; never while it is
 	nodes    sync.Map                 // of a cluster, by name: all that were ever known
 }
 

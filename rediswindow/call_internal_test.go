@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -275,9 +276,31 @@ func TestSlotsAreAskedOfSeveralNodes(t *testing.T) {
 			}
 			return "0 16383 a:1"
 		}
-		b.asked.Store(time.Now().Add(time.Hour).UnixNano()) // so that nobody else asks
+		b.askAt.Store(math.MaxInt64) // so that nobody else asks
 		b.askForSlots(t.Context())
 		require.Equal(t, "a:1", b.Part("k"))
+	})
+}
+
+// While all nodes hang, calls ask for the slots one after the other, and nobody does without calls.
+func TestSlotsAreAskedForByCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, b := newCluster("")
+		defer c.thaw()
+		var asked atomic.Int64
+		c.slots = func() string {
+			asked.Add(1)
+			<-c.goOn
+			return ""
+		}
+		for range 3 {
+			for range 5 {
+				b.nodeOf("{k}")
+				time.Sleep(time.Second / 2)
+			}
+			time.Sleep(time.Minute)
+			require.LessOrEqual(t, asked.Swap(0), int64(4))
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package rediswindow
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -52,8 +53,8 @@ func (b *Backend) nodeOf(name string) (*node, error) {
 	if !cluster {
 		return b.single, nil
 	}
-	last, now := b.asked.Load(), time.Now().UnixNano()
-	if now-last >= int64(topologyAge) && b.asked.CompareAndSwap(last, now) {
+	at := b.askAt.Load()
+	if time.Now().UnixNano() >= at && b.askAt.CompareAndSwap(at, math.MaxInt64) { // so that nobody else asks meanwhile
 		go b.askForSlots(context.Background())
 	}
 	return b.nodeOfSlot(int(slotOf([]byte(b.tagOf(name))))), nil
@@ -85,8 +86,10 @@ for i, range in ipairs(redis.call('CLUSTER', 'SLOTS')) do
 end
 return table.concat(lines, '\n')`)
 
-// askForSlots asks a server which node has which slots, and then others, as that one may hang.
+// askForSlots asks a server which node has which slots, and then others, as that one may hang. The next call after
+// topologyAge does so again.
 func (b *Backend) askForSlots(ctx context.Context) {
+	defer func() { b.askAt.Store(time.Now().Add(topologyAge).UnixNano()) }()
 	for range 4 {
 		attempt, cancel := context.WithTimeout(ctx, topologyTimeout)
 		text, err := b.evalAlone(attempt, slotsScript, []string{b.keyOfSlot(rand.IntN(slots))})
