@@ -189,11 +189,17 @@ local function make()
   local live = expires < ends
   if live then expires = ends + lease end
   local new = encode(state_format, sum, limit, token, first, expires, w and 1 or 0)
+  -- A server without memory refuses HSET, but not in a script that has begun with HDEL: to give back or to renew needs
+  -- no more memory.
+  if held == 0 and entry then
+    call('HDEL', key, field)
+  elseif not has_wants then
+    call('HDEL', key, '') -- which is no field
+  end
   if held > 0 then
     call('HSET', key, 's', new, field, encode('<ddd', held, seq, ends))
   else
     call('HSET', key, 's', new)
-    if entry then call('HDEL', key, field) end
   end
   if w then
     call('HSET', key, 'q', cmsgpack.pack(line))
