@@ -94,7 +94,7 @@ func (l *Limiter) Check(limits ...Limit) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // so that no store is asked
-	err := l.store.Backend.Exchange(ctx, []window.Claim{{}}, make([]window.Places, 1))
+	err := l.store.Backend.Exchange(ctx, nil, nil)
 	if errors.Is(err, window.ErrUnsupported) {
 		return fmt.Errorf("inflight: the backend keeps no places in flight: %w", err)
 	}

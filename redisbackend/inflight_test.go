@@ -538,6 +538,24 @@ func TestAClaimThatFailsFailsAlone(t *testing.T) {
 	}
 }
 
+// A server without memory grants nothing more, but places are renewed and given back.
+func TestPlacesAreKeptAndGivenBackWithoutMemory(t *testing.T) {
+	s := testkit.StartRedis(t)
+	b := redisbackend.New(connect(t, s))
+	l := newInFlight(t, b)
+	noError(t, l.Check(inflight.Limit{}))
+	expect(t, b.Stats().Stores[0].Calls == 0, "Check asks the store")
+	exchange(t, b, window.Claim{Process: "other", Lease: time.Minute, Held: 1, HeldMax: 5})
+	exchange(t, b, window.Claim{Lease: time.Minute, Held: 2, HeldMax: 5})
+	s.Must(t, "CONFIG", "SET", "maxmemory", "1")
+	for _, held := range []uint64{2, 1, 0} {
+		p := exchange(t, b, window.Claim{Lease: time.Minute, Held: held, HeldMax: 5})
+		expect(t, p.Used == 1+held, "%d are used, and one process holds %d", p.Used, held)
+	}
+	_, _, err := l.TryAcquire(t.Context(), "k", inflight.Limit{Max: 5}, 1)
+	expect(t, errors.Is(err, throttr.ErrFull), "%v", err)
+}
+
 // A hash does not grow with its places. It lives as long as they are renewed, and a lease more.
 func TestAHashOfPlacesIsSmallAndStaysWhileTheyAreRenewed(t *testing.T) {
 	s := testkit.StartRedis(t)

@@ -439,10 +439,29 @@ func TestAResponseThatIsNoAnswerToClaimsIsAnError(t *testing.T) {
 		{Late: true, DataSet: 1e6, Used: 7},
 		{DataSet: 1e6, Used: 8, Waiting: 1},
 	}, places)
-	for end := range response {
-		require.Error(t, readPlaces(string(response[:end]), claims, places), "%d bytes", end)
+	for end := range len(response) + 2 {
+		if end != len(response) {
+			err := readPlaces(string(append(response, 0)[:end]), claims, places)
+			require.ErrorIs(t, err, window.ErrUnavailable, "%d bytes", end)
+			require.Less(t, len(err.Error()), 100)
+		}
 	}
-	require.Error(t, readPlaces(string(append(response, 0)), claims, places))
+}
+
+// A call whose claims fail each for itself is one that has failed, of which Stats has the error.
+func TestStatsKnowOfClaimsThatFail(t *testing.T) {
+	c, b := newCluster("")
+	c.thaw()
+	require.NoError(t, b.Exchange(t.Context(), nil, nil), "nothing is asked")
+	require.Equal(t, window.StoreStats{Name: "redis.test"}, b.Stats().Stores[0])
+	c.script = func(string) (string, error) { return "", window.ErrUnavailable }
+	require.NoError(t, b.Exchange(t.Context(), []window.Claim{{Key: "a"}, {Key: "b"}}, make([]window.Places, 2)))
+	s := b.Stats().Stores[0]
+	require.ErrorIs(t, s.Err, window.ErrUnavailable)
+	require.Equal(t, []uint64{1, 1}, []uint64{s.Calls, s.Errors})
+	wrong := window.Places{Err: errors.New("WRONGTYPE")}
+	require.Equal(t, window.ErrUnavailable, firstError([]window.Places{{}, wrong, {Err: window.ErrUnavailable}}))
+	require.Equal(t, wrong.Err, firstError([]window.Places{{}, wrong}))
 }
 
 // waits has a claim wait in line for a place of "name", and returns how often it was woken since it was asked last.
@@ -505,6 +524,7 @@ func TestWhoeverWaitsIsWokenWhenASubscriptionHasBegun(t *testing.T) {
 		defer b.Close()
 		woken := waits(b, window.Places{})
 		synctest.Wait()
+		require.Equal(t, 1, woken())
 		for i := range 10 {
 			time.Sleep(2 * time.Second)
 			ends <- i%2 == 0
@@ -520,4 +540,3 @@ func TestWhoeverWaitsIsWokenWhenASubscriptionHasBegun(t *testing.T) {
 		require.Equal(t, 9, woken())
 	})
 }
-		require.Equal(t, 1, woken())

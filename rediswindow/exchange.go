@@ -1,6 +1,7 @@
 package rediswindow
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -24,13 +25,28 @@ const maxExchanges = 128
 // Exchange implements [window.Backend]. All claims share a script, up to 128; in a cluster each has one. See the
 // package's documentation for what Redis can lose.
 func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
-	err := ctx.Err()
-	for len(claims) > 0 && err == nil {
-		n := min(len(claims), maxExchanges)
-		err = b.exchange(ctx, claims[:n], places[:n])
-		claims, places = claims[n:], places[n:]
+	if len(claims) == 0 {
+		return nil // nothing is asked
 	}
-	return b.after("exchange", "", err)
+	err := ctx.Err()
+	for done := 0; done < len(claims) && err == nil; done += maxExchanges {
+		end := min(done+maxExchanges, len(claims))
+		err = b.exchange(ctx, claims[done:end], places[done:end])
+	}
+	b.stats.Count(cmp.Or(err, firstError(places)))
+	return failed("exchange", "", err)
+}
+
+// firstError returns the first error of places that says that the store is away, otherwise the first one.
+func firstError(places []window.Places) (first error) {
+	for i := range places {
+		err := places[i].Err
+		if errors.Is(err, window.ErrUnavailable) {
+			return err
+		}
+		first = cmp.Or(first, err)
+	}
+	return first
 }
 
 // errNotMade is the error of a claim until it is made.
@@ -137,7 +153,7 @@ func readPlaces(response string, claims []window.Claim, places []window.Places) 
 		}
 	}
 	if len(response) != 8*numbers {
-		return fmt.Errorf("script returned %q", response)
+		return fmt.Errorf("%w: the script returned %d bytes for %d claims", window.ErrUnavailable, len(response), len(claims))
 	}
 	next := func() float64 {
 		f := float(response)

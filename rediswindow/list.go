@@ -161,7 +161,7 @@ func (b *Backend) listPlaces(ctx context.Context, name string) ([]window.ListedP
 		var h window.Holder
 		var micros int64
 		if _, err := fmt.Sscan(line, &h.Process, &h.Held, &h.Waiting, &micros); err != nil {
-			return nil, fmt.Errorf("%w: the script returned %q", window.ErrUnavailable, line)
+			return nil, fmt.Errorf("%w: the script returned %.64q", window.ErrUnavailable, line)
 		}
 		h.LeaseEnds = time.Duration(micros) * time.Microsecond
 		p.Used += h.Held
