@@ -232,7 +232,7 @@ func TestNewRefusesInvalidConfig(t *testing.T) {
 	require.ErrorIs(t, err, throttr.ErrConfig)
 	require.ErrorIs(t, err, throttr.ErrUnsupported)
 	require.PanicsWithValue(t, "admission: New: limiter is nil", func() { admission.New(nil, admission.Config{}) })
-	require.Panics(t, func() { admission.MustPlan(throttr.Limit{}) })
+	require.Panics(t, func() { admission.MustPlan(throttr.Limit{Name: "a", Max: 1}) })
 }
 
 func TestSeveralLimitsThatDenyAreNamed(t *testing.T) {

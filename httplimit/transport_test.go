@@ -326,6 +326,8 @@ func TestNewTransportRefusesWhatExceedsTheLimit(t *testing.T) {
 		"without a Burst":              {Limits: []throttr.Limit{with(throttr.TokenBucket)}},
 		`limits "a: 10 in 1m0s" and "a: 9 in 1m0s" share their count`: {Limits: []throttr.Limit{minute, {Name: "a", Max: 9, Scale: time.Minute}}},
 		"Margin, MaxPause and Retries":                                {Margin: -1},
+		"MaxPause and Retries are":                                    {MaxPause: -1},
+		"Retries are at least 0":                                      {Retries: -1},
 		"Margin is at most 1h0m0s":                                    {Margin: math.MaxInt64, Limits: []throttr.Limit{minute}},
 		"0s is less than 1ms":                                         {Limits: []throttr.Limit{{Max: 1}}},
 		"60ns is less than 1ms":                                       {Limits: []throttr.Limit{{Max: 1, Scale: 60}}},

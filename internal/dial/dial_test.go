@@ -402,6 +402,7 @@ func TestParseAddressErrorsNameTheMistake(t *testing.T) {
 		"::1:9000":      "is neither host:port nor unix:///path",
 		"h:":            `"h:" has no port`,
 		"h:0":           `"h:0" has the port "0", which is not a number from 1 to 65535`,
+		"h:65536":       `"h:65536" has the port "65536", which`,
 		"unix://":       `"unix://" has no path`,
 		" h:9000":       `" h:9000" has a space`,
 		"h\n:9000":      `"h\n:9000" has a space`,

@@ -153,17 +153,16 @@ func TestTakesOfOneCountAreOneTakeOfTheirSumUnderTheLowestMaxAndBurst(t *testing
 	require.Equal(t, "a", key)
 	require.ErrorIs(t, err, window.ErrFull)
 	require.Equal(t, []window.Window{{Count: 1}, {Count: 2}, {Count: 1}, {Count: 3}}, windows)
-	wrong := func(of *window.Take) error { return fmt.Errorf("of %d", of.N) }
 	last := func(of *window.Take) error {
 		if of.Key == "b" {
-			return wrong(of)
+			return fmt.Errorf("of %d", of.N)
 		}
 		return nil
 	}
 	_, key, err = limits.TakeAll(t.Context(), takes, windows, last, nil)
 	require.Equal(t, "b", key)
 	require.EqualError(t, err, "of 8")
-	granted, _, err = limits.TakeAll(t.Context(), nil, nil, wrong, nil)
+	granted, _, err = limits.TakeAll(t.Context(), nil, nil, nil, nil)
 	require.True(t, granted && err == nil)
 
 	same, none := limits.Merge(takes[:2])

@@ -72,6 +72,8 @@ func TestNoConnectionIsServedAfterClose(t *testing.T) {
 		p.Close()
 		_, err = p.serve(opened, conn.Options{Abort: true, Calls: p.o.Calls, Counters: &p.counters})
 		require.ErrorIs(t, err, window.ErrClosed)
+		_, err = p.connect(t.Context(), conn.Options{})
+		require.ErrorIs(t, err, window.ErrClosed)
 		synctest.Wait()
 		require.Zero(t, srv.Conns())
 	})

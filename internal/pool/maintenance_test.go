@@ -281,6 +281,13 @@ func TestAServerThatIsNotParkedAnyMore(t *testing.T) {
 			change(srv)
 			time.Sleep(time.Minute) // health checks
 			require.False(t, s.Parked())
+			srv.Delete("")
+			connect(t, to(srv), pool.Options{Parking: parking.Always}).Close()
+			time.Sleep(time.Minute + time.Second)
+			require.True(t, s.Parked())
+			before := srv.Requests(codec.OpUpdate)
+			s.insert(t, "k", 0)
+			require.Equal(t, before+1, srv.Requests(codec.OpUpdate))
 		})
 	}
 }
