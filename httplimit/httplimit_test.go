@@ -110,6 +110,17 @@ func TestFilesOfAFormAreRemoved(t *testing.T) {
 	require.Equal(t, []string{`"day";r=4;t=86400`, `"minute";r=4;t=60`}, res.Header.Values("RateLimit"))
 }
 
+// An http.ServeMux inside sets the pattern of the Request that it gets. Metrics and logs outside name the route by it, also
+// if the handler panics.
+func TestMiddlewareOutsideSeesThePattern(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /users/{id}", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	h := must(httplimit.Config{Limits: []throttr.Limit{httplimit.PerDay(5)}})(mux)
+	r := httptest.NewRequest(http.MethodGet, "/users/42", nil)
+	require.Panics(t, func() { serve(h, r) })
+	require.Equal(t, "GET /users/{id}", r.Pattern)
+}
+
 // Without its plan, a request has the limits of the Config.
 func TestPlanOfARequestDecidesItsLimits(t *testing.T) {
 	plans := map[string]*httplimit.Plan{"pro": httplimit.MustPlan(httplimit.PerMinute(5)), "internal": httplimit.MustPlan()}

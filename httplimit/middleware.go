@@ -115,7 +115,10 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 	}
 	of := r
 	r = of.WithContext(d.Context())
-	defer func() { of.MultipartForm = r.MultipartForm }() // of which the server removes the files
+	defer func() {
+		of.MultipartForm = r.MultipartForm // of which the server removes the files
+		of.Pattern = r.Pattern             // by which middleware outside names the route
+	}()
 	switch {
 	case d.Allowed && d.Err == nil:
 		h.next.ServeHTTP(w, r)
