@@ -52,13 +52,13 @@
 //
 // # Parts
 //
-//	limiter.go  Acquire, TryAcquire, Peek and Close
-//	hold.go     Hold, its states, and what an observer is told of it
-//	callers.go  what callers want and hold of a key, and who is granted it
-//	pump.go     what the store is told of a key, and when: rules without a clock or a store
-//	pumps.go    the pumps of a Limiter, their timers, and exchanges with the store, each of many pumps; what follows
-//	            when the store has lost its data
-//	options.go  options and events
+//	limiter.go   Acquire, TryAcquire, what they and Release have a pump decide; Peek and Close
+//	hold.go      Hold, its states, and what an observer is told of it
+//	pump.go      what callers want and hold of a key, who is granted it, what the store is told of it, and when: rules
+//	             without a clock or a store
+//	exchange.go  the timers of pumps, and their exchanges with the store, each of many pumps; what follows when the store
+//	             has lost its data
+//	options.go   options and events
 //
 // The mutex of the Limiter guards its pumps, their callers and Holds, and the queues of their lanes. It is not held
 // during an exchange with a store, nor while an observer is called, a context ended, or another Limiter woken: that is

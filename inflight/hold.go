@@ -127,6 +127,21 @@ func (l *Limiter) decided(h *Hold, waited time.Duration, err error) {
 	}
 }
 
+// changed tells that a Hold is decided, or does not hold or want anything any more. The mutex is held.
+func (l *Limiter) changed(h *Hold) {
+	if h.ready != nil {
+		close(h.ready)
+		h.ready = nil
+		l.stats.Waiting--
+	}
+	if h.state == lost {
+		l.stats.Lost += h.want.N
+	}
+	if h.state != held {
+		l.ended(h)
+	}
+}
+
 // ended ends the context of a Hold that has ended, and tells the observer if it knows of it. The mutex is held.
 func (l *Limiter) ended(h *Hold) {
 	if h.cancel != nil {

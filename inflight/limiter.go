@@ -174,6 +174,57 @@ func (l *Limiter) grant(h *Hold) error {
 	return err
 }
 
+// submit has a pump decide what a Hold wants. It returns a channel that is closed when that is decided, or the decision.
+func (l *Limiter) submit(h *Hold) (decided <-chan struct{}, err error) {
+	l.mu.Lock()
+	defer l.unlock()
+	k := id{h.key, h.limit.Name}
+	p := l.byID[k]
+	switch {
+	case l.closed:
+		return nil, window.ErrClosed
+	case l.stats.Waiting >= l.maxWaiting:
+		return nil, window.ErrOverloaded
+	case p == nil && l.memory == nil && len(l.byID) >= l.maxKeys:
+		return nil, window.ErrFull
+	case p == nil:
+		p = l.newPump(k, h.limit.Lease)
+	}
+	h.pump = p
+	p.add(h)
+	l.update(p, l.now())
+	if h.undecided() {
+		h.ready = make(chan struct{})
+		l.stats.Waiting++
+	}
+	return h.ready, h.err
+}
+
+// release gives back what a Hold holds, or ends its wait.
+func (l *Limiter) release(h *Hold) { l.do(h.pump, func() { h.pump.cancel(h) }) }
+
+// do does something with a pump, and updates it.
+func (l *Limiter) do(p *pump, f func()) {
+	l.mu.Lock()
+	defer l.unlock()
+	f()
+	l.update(p, l.now())
+}
+
+// unlock unlocks the mutex, and does what is to be done then: all of it, also if an observer panics. A Limiter that is
+// closed has no more exchanges when its last pump is gone.
+func (l *Limiter) unlock() {
+	if l.closed && len(l.byID) == 0 {
+		l.cancel()
+	}
+	later := l.later
+	l.later = nil
+	l.mu.Unlock()
+	for i := len(later) - 1; i >= 0; i-- { // not slices.Backward: a defer in its loop allocates
+		defer later[i]()
+	}
+}
+
 // State is the places of a key and name.
 type State struct {
 	InUse   uint64 // by all processes

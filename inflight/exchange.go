@@ -27,32 +27,6 @@ const (
 // id identifies a pump.
 type id struct{ key, name string }
 
-// submit has a pump decide what a Hold wants. It returns a channel that is closed when that is decided, or the decision.
-func (l *Limiter) submit(h *Hold) (decided <-chan struct{}, err error) {
-	l.mu.Lock()
-	defer l.unlock()
-	k := id{h.key, h.limit.Name}
-	p := l.byID[k]
-	switch {
-	case l.closed:
-		return nil, window.ErrClosed
-	case l.stats.Waiting >= l.maxWaiting:
-		return nil, window.ErrOverloaded
-	case p == nil && l.memory == nil && len(l.byID) >= l.maxKeys:
-		return nil, window.ErrFull
-	case p == nil:
-		p = l.newPump(k, h.limit.Lease)
-	}
-	h.pump = p
-	p.add(h)
-	l.update(p, l.now())
-	if h.undecided() {
-		h.ready = make(chan struct{})
-		l.stats.Waiting++
-	}
-	return h.ready, h.err
-}
-
 // newPump adds a pump. The mutex is held.
 func (l *Limiter) newPump(k id, lease time.Duration) *pump {
 	if l.memory != nil {
@@ -68,31 +42,6 @@ func (l *Limiter) newPump(k id, lease time.Duration) *pump {
 	p.open(k.key, k.name, lease)
 	l.byID[k] = p
 	return p
-}
-
-// release gives back what a Hold holds, or ends its wait.
-func (l *Limiter) release(h *Hold) { l.do(h.pump, func() { h.pump.cancel(h) }) }
-
-// do does something with a pump, and updates it.
-func (l *Limiter) do(p *pump, f func()) {
-	l.mu.Lock()
-	defer l.unlock()
-	f()
-	l.update(p, l.now())
-}
-
-// unlock unlocks the mutex, and does what is to be done then: all of it, also if an observer panics. A Limiter that is
-// closed has no more exchanges when its last pump is gone.
-func (l *Limiter) unlock() {
-	if l.closed && len(l.byID) == 0 {
-		l.cancel()
-	}
-	later := l.later
-	l.later = nil
-	l.mu.Unlock()
-	for i := len(later) - 1; i >= 0; i-- { // not slices.Backward: a defer in its loop allocates
-		defer later[i]()
-	}
 }
 
 // update does what the state of a pump needs: it begins an exchange, or queues it for one, sets its timer, or forgets
@@ -133,21 +82,6 @@ func (l *Limiter) exchangeInMemory(p *pump, now time.Duration) {
 		p.failed(now, a.Err, mistaken)
 	} else {
 		p.answered(now, &a)
-	}
-}
-
-// changed tells that a Hold is decided, or does not hold or want anything any more. The mutex is held.
-func (l *Limiter) changed(h *Hold) {
-	if h.ready != nil {
-		close(h.ready)
-		h.ready = nil
-		l.stats.Waiting--
-	}
-	if h.state == lost {
-		l.stats.Lost += h.want.N
-	}
-	if h.state != held {
-		l.ended(h)
 	}
 }
 
