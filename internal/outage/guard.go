@@ -37,7 +37,7 @@ type Options struct {
 type Guard struct {
 	window.Backend
 	Options
-	held Held
+	leased Held // of package lease; nothing if the backend is another one
 
 	mu       sync.Mutex // guards circuits
 	circuits map[circuitID]*Circuit
@@ -56,7 +56,38 @@ func New(b window.Backend, o Options) *Guard {
 	o.Timeout = cmp.Or(o.Timeout, 250*time.Millisecond)
 	o.Failures = cmp.Or(o.Failures, 3)
 	o.Pause = cmp.Or(o.Pause, 320*time.Millisecond)
-	return &Guard{Backend: b, Options: o, held: heldBy(b), circuits: map[circuitID]*Circuit{}}
+	return &Guard{Backend: b, Options: o, leased: leasedBy(b), circuits: map[circuitID]*Circuit{}}
+}
+
+// Holder is implemented by a backend that holds places in this process, such as that of package lease. A [Guard] has
+// such a call decided by the places that are held, and only others pass its circuit: places are spent while the store
+// is away.
+type Holder interface {
+	Held() Held
+}
+
+// Held is what a [Holder] holds.
+type Held struct {
+	// Of is the Holder itself. A type that embeds it may have a Take of its own, which must be called: such a type has
+	// the method, too, but is not Of.
+	Of window.Backend
+	// Take makes a take, or a hit, of places that are held, or denies it by what is known, and asks no store. It
+	// returns false, and does nothing, if the method of the backend must be called.
+	Take func(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, ok bool)
+}
+
+// leasedBy returns what a backend holds. Most hold nothing.
+func leasedBy(b window.Backend) Held {
+	if holder, ok := b.(Holder); ok {
+		if leased := holder.Held(); leased.Of == b {
+			return leased
+		}
+	}
+	return Held{Take: holdsNothing}
+}
+
+func holdsNothing(context.Context, string, window.Limit, uint64) (w window.Window, ok bool) {
+	return w, false
 }
 
 // Part returns the part of the store that keeps a key.
@@ -90,7 +121,7 @@ func (g *Guard) circuit(part string, timeout time.Duration) *Circuit {
 
 // Hit implements [window.Backend].
 func (g *Guard) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if w, ok := g.held.Take(ctx, key, l, n); ok {
+	if w, ok := g.leased.Take(ctx, key, l, n); ok {
 		return w, nil
 	}
 	return g.callOne(ctx, "hit", g.Backend.Hit, key, l, n)
@@ -98,7 +129,7 @@ func (g *Guard) Hit(ctx context.Context, key string, l window.Limit, n uint64) (
 
 // Take implements [window.Backend].
 func (g *Guard) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if w, ok := g.held.Take(ctx, key, l, n); ok {
+	if w, ok := g.leased.Take(ctx, key, l, n); ok {
 		return w, nil
 	}
 	return g.callOne(ctx, "take", g.Backend.Take, key, l, n)
