@@ -1,5 +1,5 @@
 // Package api has what the packages that programs import do alike: they apply options, name the call and the key in
-// errors, and say which value size of a server would do.
+// errors, return when a ctx ends or a client is slow to close, and say which value size of a server would do.
 package api
 
 import (
