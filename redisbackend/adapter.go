@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/throttr-go/throttr/internal/api"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -54,10 +57,50 @@ type state struct {
 	err    error
 }
 
-// now returns the client, or why there is none at present.
-func (a *adapter) now() (rueidis.Client, error) {
+// current returns the client, or why there is none at present.
+func (a *adapter) current() (rueidis.Client, error) {
 	s := a.state.Load()
 	return s.client, s.err
+}
+
+// connect makes attempts, after pauses, until one succeeds, or Close.
+func (a *adapter) connect() {
+	pause := outage.NewBackoff(50*time.Millisecond, 400*time.Millisecond)
+	for pause.Wait(a.ctx, nil) == nil && a.attempt() != nil {
+	}
+}
+
+// attempt makes an attempt to connect, which is in vain after Close.
+func (a *adapter) attempt() error {
+	before := a.state.Load()
+	client, err := rueidis.NewClient(a.option)
+	after := &state{client: client}
+	if err != nil {
+		after = &state{err: a.connectError(err)}
+	}
+	if (a.ctx.Err() != nil || !a.state.CompareAndSwap(before, after)) && err == nil {
+		go client.Close()
+	}
+	return after.err
+}
+
+// left has another client made, unless it is shared, as the server of this one has become a replica: an address that
+// leads to another primary by then is used soon, although connections to the old one are still there.
+func (a *adapter) left(client rueidis.Client, why error) {
+	s := a.state.Load()
+	if !a.shared && s.client == client && a.state.CompareAndSwap(s, &state{err: a.connectError(why)}) {
+		go client.Close()
+		go a.connect()
+	}
+}
+
+// connectError returns the error of an attempt, without what is secret: a server that does not know AUTH may repeat it.
+func (a *adapter) connectError(err error) error {
+	err = redisclient.ReplyError(clientError(err), a.option.Password, a.option.Username)
+	if !errors.Is(err, window.ErrUnavailable) { // no reply to an attempt is about a key
+		err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)
+	}
+	return &api.CallError{Package: "redisbackend", Call: "connect", Err: err}
 }
 
 // Punctual implements [rediswindow.Client]. A connection that is shared is not given up at a deadline, and who waits
@@ -75,7 +118,7 @@ func (a *adapter) Eval(ctx context.Context, script string, keys, args []string) 
 }
 
 func (a *adapter) eval(ctx context.Context, command, script string, keys, args []string) (string, error) {
-	client, err := a.now()
+	client, err := a.current()
 	if err != nil {
 		return "", err
 	}
@@ -85,7 +128,7 @@ func (a *adapter) eval(ctx context.Context, command, script string, keys, args [
 		a.left(client, err)
 	}
 	if errors.Is(err, rueidis.ErrClosing) {
-		if current, why := a.now(); current != client { // it was left before it was asked, or the backend is closed
+		if current, why := a.current(); current != client { // it was left before it was asked, or the backend is closed
 			return "", cmp.Or(why, window.ErrUnavailable)
 		}
 	}
@@ -102,7 +145,7 @@ func (noDeadline) Deadline() (at time.Time, ok bool) { return at, false }
 // Scan implements [rediswindow.Client].
 func (a *adapter) Scan(ctx context.Context, match string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		client, err := a.now()
+		client, err := a.current()
 		if err != nil {
 			yield("", err)
 			return
@@ -146,7 +189,7 @@ func isPrimary(ctx context.Context, node rueidis.Client) (bool, error) {
 
 // Subscribe implements [rediswindow.Subscriber]. The client subscribes again if its connection has ended.
 func (a *adapter) Subscribe(ctx context.Context, channel string, received func(message string)) error {
-	client, err := a.now()
+	client, err := a.current()
 	if err != nil {
 		return err
 	}
@@ -161,7 +204,7 @@ func (a *adapter) Subscribe(ctx context.Context, channel string, received func(m
 
 // Cluster implements [rediswindow.Client].
 func (a *adapter) Cluster() (bool, error) {
-	client, err := a.now()
+	client, err := a.current()
 	return err == nil && client.Mode() == rueidis.ClientModeCluster, err
 }
 

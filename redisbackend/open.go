@@ -1,16 +1,19 @@
 package redisbackend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/internal/api"
-	"github.com/throttr-go/throttr/internal/outage"
-	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
@@ -66,7 +69,7 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	}
 	if err = api.Await(ctx, func() { _ = a.attempt() }); err != nil {
 		err = &api.CallError{Package: "redisbackend", Call: "connect", Err: err}
-	} else if _, err = a.now(); err == nil {
+	} else if _, err = a.current(); err == nil {
 		err = o.Ping(ctx)
 	}
 	if err != nil {
@@ -76,42 +79,88 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	return o, nil
 }
 
-// connect makes attempts, after pauses, until one succeeds, or Close.
-func (a *adapter) connect() {
-	pause := outage.NewBackoff(50*time.Millisecond, 400*time.Millisecond)
-	for pause.Wait(a.ctx, nil) == nil && a.attempt() != nil {
-	}
+// parameters are the URL parameters that rueidis.ParseURL reads.
+var parameters = []string{"addr", "db", "dial_timeout", "write_timeout", "protocol", "client_name", "master_set",
+	"skip_verify"}
+
+// examples say how to write parameters that have units.
+var examples = map[string]string{"timeout": ": write 250ms, or 1s"}
+
+// settings are what a URL says.
+type settings struct {
+	client  rueidis.ClientOption
+	backend []rediswindow.Option
+	lazy    bool
+	timeout time.Duration // of connecting and of a response, as far as they have none of their own
 }
 
-// attempt makes an attempt to connect, which is in vain after Close.
-func (a *adapter) attempt() error {
-	before := a.state.Load()
-	client, err := rueidis.NewClient(a.option)
-	after := &state{client: client}
+// idleTime is how long a connection is kept that nothing uses. A server or proxy that ends it first fails the next call
+// that does.
+var idleTime = 20 * time.Second
+
+// errMalformed is the error of a URL that can't be read. It says no more, as any part of such a URL may be a password.
+var errMalformed = fmt.Errorf("%w: the URL is malformed, or a character of its user or password is not percent-encoded",
+	window.ErrConfig)
+
+// parse reads a URL. No error has a part of the user and password, which can be at odd places of a URL that is
+// malformed: all that is before the last @ may be one. Without an @, there is none.
+func parse(text string) (s settings, err error) {
+	scheme, rest, _ := strings.Cut(text, "://")
+	u, err := url.Parse("redis://" + rest)
+	at := strings.LastIndexByte(rest, '@')
+	if err != nil || strings.ContainsAny(rest[:at+1], "/?#") || strings.Contains(u.Host, ",") {
+		return s, errMalformed
+	}
+	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		after = &state{err: a.connectError(err)}
+		return s, errMalformed
 	}
-	if (a.ctx.Err() != nil || !a.state.CompareAndSwap(before, after)) && err == nil {
-		go client.Close()
+	if err := s.read(query); err != nil {
+		return s, err
 	}
-	return after.err
+	u.Scheme = strings.TrimPrefix(scheme, "redis+")
+	u.RawQuery = query.Encode()
+	if s.client, err = rueidis.ParseURL(u.String()); err != nil {
+		return s, errMalformed
+	}
+	s.client.Dialer.Timeout = cmp.Or(s.client.Dialer.Timeout, s.timeout)
+	s.client.ConnWriteTimeout = cmp.Or(s.client.ConnWriteTimeout, s.timeout)
+	s.client.ConnLifetime = idleTime
+	s.client.DisableAutoPipelining = true // calls share requests already; a connection for each serves a lone caller sooner
+	s.client.DisableCache = true          // nothing is cached here, and not every server, proxy or user may track keys
+	return s, nil
 }
 
-// left has another client made, unless it is shared, as the server of this one has become a replica: an address that
-// leads to another primary by then is used soon, although connections to the old one are still there.
-func (a *adapter) left(client rueidis.Client, why error) {
-	s := a.state.Load()
-	if !a.shared && s.client == client && a.state.CompareAndSwap(s, &state{err: a.connectError(why)}) {
-		go client.Close()
-		go a.connect()
+// read reads and removes the parameters of the backend.
+func (s *settings) read(query url.Values) error {
+	for name, values := range query {
+		if slices.Contains(parameters, name) {
+			continue
+		}
+		var n uint64
+		var err error
+		v := values[0]
+		switch name {
+		case "prefix":
+			s.backend = append(s.backend, rediswindow.WithPrefix(v))
+		case "max_log":
+			n, err = strconv.ParseUint(v, 10, 63)
+			s.backend = append(s.backend, rediswindow.WithMaxLog(n))
+		case "max_queued":
+			n, err = strconv.ParseUint(v, 10, 31)
+			s.backend = append(s.backend, rediswindow.WithMaxQueued(int(n)))
+		case "lazy":
+			s.lazy, err = strconv.ParseBool(v)
+		case "timeout":
+			s.timeout, err = time.ParseDuration(v)
+		default:
+			return fmt.Errorf("%w: URL parameter %.64q is unknown; there are prefix, timeout, lazy, max_queued, max_log, %s",
+				window.ErrConfig, name, strings.Join(parameters, ", "))
+		}
+		if err != nil || len(values) > 1 || s.timeout < 0 {
+			return fmt.Errorf("%w: URL parameter %s is malformed%s", window.ErrConfig, name, examples[name])
+		}
+		query.Del(name)
 	}
-}
-
-// connectError returns the error of an attempt, without what is secret: a server that does not know AUTH may repeat it.
-func (a *adapter) connectError(err error) error {
-	err = redisclient.ReplyError(clientError(err), a.option.Password, a.option.Username)
-	if !errors.Is(err, window.ErrUnavailable) { // no reply to an attempt is about a key
-		err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)
-	}
-	return &api.CallError{Package: "redisbackend", Call: "connect", Err: err}
+	return nil
 }
