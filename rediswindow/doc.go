@@ -8,6 +8,36 @@
 // It needs Redis 6.2 or later, or Valkey. Windows follow the clock of the server, so the clocks of
 // clients need not agree.
 //
+// # What happens to a call
+//
+// A Take of a limiter goes through these files, in this order:
+//
+//  1. internal/outage/guard.go: it bounds the time, and makes no call while the circuit of the node is open. A program
+//     that calls the backend itself begins with the next one.
+//  2. backend.go: the method makes an op of its arguments, refuses a limit that it can't keep, and at the end counts
+//     the call for Stats.
+//  3. nodes.go, op.go: the name of the hash, the node that has it, and the text of the op, which the script gets.
+//  4. request.go: a bundle is the ops that are made together, with an answer each: TakeAll, takeall.go, and Delete make
+//     several. It enters the batcher of the node, and again if a calendar window has to be that of the server's time.
+//  5. internal/batch: the caller makes a request of its bundle, or waits for one that a goroutine makes of several, see
+//     Shared requests.
+//  6. request.go: a request is an argument for each op; equal ones are one. In a cluster, each key has a script.
+//  7. client.go, and adapter.go of redisbackend: the client sends the script's digest, and if the server does not know
+//     it, the script. What an error of the server is about says internal/redisclient.
+//  8. lua/windows.lua: the script does on the server what is asked, and answers each op.
+//  9. op.go: the answer becomes the window, for each of equal ops its own.
+//
+// An exchange of claims on places in flight goes through others:
+//
+//  1. package inflight, whose doc.go names its files, and internal/outage/guard.go
+//  2. exchange.go: claims share a script, which is a request of its own; in a cluster, each has one.
+//  3. wake.go: those who wait are noted, so that a message wakes them when there is room.
+//  4. client.go, and adapter.go of redisbackend, as above
+//  5. lua/exchange.lua: the script makes the claims.
+//  6. exchange.go: its response becomes the places.
+//
+// List, list.go with lua/fields.lua, asks a hash for its fields, and then for windows. ListPlaces is there, too.
+//
 // # Errors
 //
 // A limit or a number that the backend does not accept is a mistake in the program. The error matches
@@ -26,9 +56,9 @@
 //
 // # Shared requests
 //
-// If at most one request is in flight, a caller sends its call itself if its ctx never ends, or if the client is
-// punctual, see [Client], and the deadline is at most a second away: if its ctx is canceled, it may return at the
-// deadline. All other calls are queued: when a request is back, the next one has all that is queued by then, of all
+// While nothing is queued, and fewer than two requests are in flight, or up to 4 that take long, a caller sends its call
+// itself if its ctx never ends, or if the client is punctual, see [Client], and the deadline is at most a second away: if
+// its ctx is canceled, it may return at the deadline. After a request of several calls, and otherwise, calls are queued: when a request is back, the next one has all that is queued by then, of all
 // methods, on any keys and limits, up to 256 limits. Two requests are in flight at a time, and up to 4 if they take
 // longer than 150 µs, or if the last one is older when a call is made. Package internal/batch has the rules. Scripts of
 // other calls, such as those for places in flight, are requests of their own, up to 32 at a time, for which no others
@@ -116,27 +146,4 @@
 //
 // If the clock of a server is changed, the ends of its windows change with it. If it is set back, windows that start a
 // scale or more in the future are over.
-//
-// # What happens to a call
-//
-// A Take goes through these files, in this order:
-//
-//  1. backend.go: the method makes an op of its arguments, and at the end counts the call for Stats. Limits that
-//     can't be kept are refused by limit.go.
-//  2. name.go, op.go: the name of the hash, and the text of the op, are what the script gets.
-//  3. request.go: a call is the ops of what is asked together, with an answer each: TakeAll, takeall.go,
-//     and Delete ask several. It enters the batcher of the server, which nodes.go finds, and asks again if a calendar
-//     window has to be that of the server's time.
-//  4. internal/batch: if few requests are in flight, nothing is queued, and the last request was of one call, the
-//     caller makes one with its call, if it may (see Shared requests: with a deadline, the client has to be punctual).
-//     Otherwise it waits until one is back, and a goroutine makes the next one with all calls that wait.
-//  5. request.go: a request is an argument for each op; equal calls are one. In a cluster, each key has a script.
-//  6. client.go: the client sends the script's digest, and if the server does not know it, the script. What an error
-//     of the server is about says internal/redisclient.
-//  7. lua/windows.lua: the script does on the server what is asked, and answers each op.
-//  8. op.go: the answer becomes the window, for each of equal calls its own.
-//
-// List, list.go with lua/fields.lua, asks a hash for its fields, and then for windows. ListPlaces is there, too. Places
-// in flight have scripts of their own: exchange.go with lua/exchange.lua makes claims, and wake.go tells who waits that
-// there is room.
 package rediswindow

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strconv"
 	"sync"
 
 	"github.com/throttr-go/throttr/internal/redisclient"
@@ -198,16 +197,3 @@ func (b *Backend) birthName(key string, cluster bool) string {
 	}
 	return b.prefix + "{" + slotTags()[slotOfKey(key)] + "}:born1"
 }
-
-// slotTags returns a hash tag of each slot of a cluster.
-var slotTags = sync.OnceValue(func() []string {
-	tags := make([]string, slots)
-	for i, missing := 0, slots; missing > 0; i++ {
-		tag := "b:" + strconv.Itoa(i)
-		if slot := slotOf([]byte(tag)); tags[slot] == "" {
-			tags[slot] = tag
-			missing--
-		}
-	}
-	return tags
-})

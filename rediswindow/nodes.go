@@ -2,35 +2,79 @@ package rediswindow
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/batch"
 	"github.com/throttr-go/throttr/window"
 )
 
-// node is a server: what it is sent does not wait for others.
-type node struct {
-	name   string        // host and port; "" if there is only one, or it is not known
-	shared *batcher      // of calls on windows, which share requests
-	alone  chan struct{} // has an element for each request of another script that is in flight
+// The name of a hash has a tag, which decides on its slot in a cluster, and a node has slots.
+
+// maxPlain is the length in bytes of the longest key that is part of the name of its hash.
+const maxPlain = 128
+
+// nameOf returns the name of a key's hash in Redis:
+//
+//   - It has one pair of braces, and the text between them is never empty. This text is the hash
+//     tag, which decides on the slot in a cluster.
+//   - The hash tag depends on the key alone, and differs for different keys.
+//   - The first letter of the hash tag distinguishes keys from digests of keys.
+//   - It ends with the version of what is stored, so that no release misreads what another one stores.
+func (b *Backend) nameOf(key string) string { return b.nameWith(key, version, "") }
+
+// nameWith returns the name of what is stored of a key: with the version, and with more behind it.
+func (b *Backend) nameWith(key, version, more string) string {
+	var space [128]byte
+	to := append(append(space[:0], b.prefix...), '{')
+	to = append(append(appendTag(to, key), '}'), version...)
+	return string(append(to, more...))
 }
 
-// newNode returns a node, to which nothing has been sent.
-func (b *Backend) newNode(name string) *node {
-	shared := batch.New(batch.Options[[2]string, call]{
-		Send: b.send,
-		Key: func(c *call) ([2]string, bool) {
-			o := &c.ops[0]
-			return [2]string{o.name, o.text}, len(c.ops) == 1 && o.shares()
-		},
-		Size:    func(c *call) int { return len(c.ops) },
-		MaxSize: maxLimits, MaxQueued: b.maxQueued, Patience: patience, Punctual: b.client.Punctual(),
-	})
-	return &node{name: name, shared: shared, alone: make(chan struct{}, maxAlone)}
+// tagOf returns the hash tag of a name, which has the prefix.
+func (b *Backend) tagOf(name string) string {
+	tag, _, _ := strings.Cut(name[len(b.prefix)+1:], "}")
+	return tag
+}
+
+// version is that of what is stored. Whoever changes what is stored changes it.
+const version = ":v2"
+
+// appendTag appends the hash tag of a key.
+func appendTag(to []byte, key string) []byte {
+	if len(key) > maxPlain || strings.ContainsAny(key, "{}") {
+		sum := sha256.Sum256([]byte(key))
+		return hex.AppendEncode(append(to, "h:"...), sum[:])
+	}
+	return append(append(to, "k:"...), key...)
+}
+
+// slotOfKey returns the slot of a key in a cluster.
+func slotOfKey(key string) int { return int(slotOf(appendTag(make([]byte, 0, 2+maxPlain), key))) }
+
+// slots is the number of slots of a cluster.
+const slots = 16384
+
+// slotOf returns the slot of a hash tag in a cluster: its CRC-16 (polynomial 1021) modulo 16384.
+func slotOf(tag []byte) uint16 {
+	crc := uint16(0)
+	for i := range len(tag) {
+		crc ^= uint16(tag[i]) << 8
+		for range 8 {
+			carry := crc & 0x8000
+			crc <<= 1
+			if carry != 0 {
+				crc ^= 0x1021
+			}
+		}
+	}
+	return crc % 16384
 }
 
 // topology has the node of each slot of a cluster.
@@ -100,6 +144,19 @@ func (b *Backend) askForSlots(ctx context.Context) {
 		}
 	}
 }
+
+// slotTags returns a hash tag of each slot of a cluster.
+var slotTags = sync.OnceValue(func() []string {
+	tags := make([]string, slots)
+	for i, missing := 0, slots; missing > 0; i++ {
+		tag := "b:" + strconv.Itoa(i)
+		if slot := slotOf([]byte(tag)); tags[slot] == "" {
+			tags[slot] = tag
+			missing--
+		}
+	}
+	return tags
+})
 
 // keyOfSlot returns a key of Redis in a slot of a cluster that no backend uses.
 func (b *Backend) keyOfSlot(slot int) string {

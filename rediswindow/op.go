@@ -25,6 +25,11 @@ const (
 	reset    verb = 'R'
 )
 
+// letters are those of the algorithms in the names of fields.
+var letters = [...]byte{window.FixedWindow: 'f', window.AlignedWindow: 'a', window.TokenBucket: 'b',
+	window.SlidingWindow: 'w', window.SlidingLog: 'l',
+	window.CalendarWindow: 'c'}
+
 // op is what is asked of a limit, and the answer.
 type op struct {
 	verb   verb

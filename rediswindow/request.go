@@ -16,15 +16,15 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// call is what is asked together, of one limit or of several. Of a take, all is made or nothing.
-type call struct {
+// bundle is the ops that are made together, of one limit or of several. Of takes, all are made or none.
+type bundle struct {
 	ops []op
 	err error // why there are no answers
 }
 
 type (
-	batched = batch.Call[call]
-	batcher = batch.Batcher[[2]string, call]
+	batched = batch.Call[bundle]
+	batcher = batch.Batcher[[2]string, bundle]
 	entry   = []*batched // equal calls, which are one of the script
 )
 
@@ -32,24 +32,45 @@ const (
 	// patience is some round trips to a server that is near: until then, another request would take more time of both
 	// sides than it saves.
 	patience = 150 * time.Microsecond
-	// maxLimits is how many limits the entries of a request have, unless a single call has more.
+	// maxLimits is how many limits the entries of a request have, unless a single bundle has more.
 	maxLimits = 256
 	// maxAlone is how many requests that are not shared a node has in flight.
 	maxAlone = 32
 )
 
-// retries is how often a call is made again because a calendar window could not open: the clock of the store was in
+// node is a server: what it is sent does not wait for others.
+type node struct {
+	name   string        // host and port; "" if there is only one, or it is not known
+	shared *batcher      // of calls on windows, which share requests
+	alone  chan struct{} // has an element for each request of another script that is in flight
+}
+
+// newNode returns a node, to which nothing has been sent.
+func (b *Backend) newNode(name string) *node {
+	shared := batch.New(batch.Options[[2]string, bundle]{
+		Send: b.send,
+		Key: func(c *bundle) ([2]string, bool) {
+			o := &c.ops[0]
+			return [2]string{o.name, o.text}, len(c.ops) == 1 && o.shares()
+		},
+		Size:    func(c *bundle) int { return len(c.ops) },
+		MaxSize: maxLimits, MaxQueued: b.maxQueued, Patience: patience, Punctual: b.client.Punctual(),
+	})
+	return &node{name: name, shared: shared, alone: make(chan struct{}, maxAlone)}
+}
+
+// retries is how often a bundle is made again because a calendar window could not open: the clock of the store was in
 // another one than that of this process. Then the client knows the store's time. The window may end meanwhile.
 const retries = 2
 
-// run has the node of its keys make a call. If it returns an error, because ctx has ended, say, the ops still belong
+// run has the node of its keys make ops together. If it returns an error, because ctx has ended, say, the ops still belong
 // to the request.
 func (b *Backend) run(ctx context.Context, ops []op) error {
 	n, err := b.nodeOf(ops[0].name)
 	if err != nil {
 		return err
 	}
-	c := &batched{Value: call{ops: ops}}
+	c := &batched{Value: bundle{ops: ops}}
 	again := func(o op) bool { return o.answer.fit == outside }
 	for try := 0; ; try++ {
 		for i := range ops {
@@ -62,7 +83,7 @@ func (b *Backend) run(ctx context.Context, ops []op) error {
 	}
 }
 
-// do makes a call once. The error of a request that has failed is that of ctx, if ctx has ended.
+// do makes a bundle once. The error of a request that has failed is that of ctx, if ctx has ended.
 func (n *node) do(ctx context.Context, c *batched) error {
 	sent, err := n.shared.Do(ctx, c)
 	switch {
@@ -74,7 +95,7 @@ func (n *node) do(ctx context.Context, c *batched) error {
 	return c.Value.err
 }
 
-// send makes a request of calls, as one script. If the server says that some keys must not be together, as a proxy to
+// send makes a request of bundles, as one script. If the server says that some keys must not be together, as a proxy to
 // several does, or that the user may not access all of them, each key has a script of its own, all at once. So it
 // is in a cluster, as while a slot moves to another node, a script may have only one key.
 func (b *Backend) send(ctx context.Context, entries []entry) {
@@ -125,7 +146,7 @@ func (b *Backend) sendTogether(ctx context.Context, entries []entry) error {
 		ops := e[0].Value.ops
 		for i := range ops {
 			text := ops[i].text
-			if len(e) > 1 { // calls of one limit
+			if len(e) > 1 { // equal ones of one op
 				text = strconv.Itoa(len(e)) + text
 			}
 			if ops[i].verb == take && i < len(ops)-1 { // the next one belongs to the same take
