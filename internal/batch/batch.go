@@ -97,7 +97,8 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 	}
 	c.asEntry[0] = c
 	b.mu.Lock()
-	if b.last <= 1 && len(b.queue) == 0 && b.room() && b.sendsItself(ctx) {
+	alone := b.last <= 1 // otherwise, other callers of the last request are about to call again: see the package's comment
+	if alone && len(b.queue) == 0 && b.room() && b.sendsItself(ctx) {
 		b.inFlight++
 		sentAt := b.begin(1)
 		defer b.end(sentAt)
