@@ -126,7 +126,8 @@
 // if someone deletes hashes; and if two servers believe to be the primary: each then grants up to Max, until the
 // leases of the other's are over.
 //
-// If the client is a [Subscriber], its user needs the channels throttr:wake:*.
+// A server without memory grants no more places, but those that are held are renewed and given back. If the client is a
+// [Subscriber], its user needs the channels throttr:wake:*.
 //
 // # Commands
 //

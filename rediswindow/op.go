@@ -48,18 +48,19 @@ func (o *op) shares() bool {
 	return o.verb == take || o.verb == charge && !o.limit.Algorithm.Rolling()
 }
 
-// textOf returns the text that the script gets. It has the time of the store, if that is known from an answer.
+// textOf returns the text that the script gets. For a calendar, it depends on the time of the store, if that is known
+// from an answer.
 func (b *Backend) textOf(o *op) string {
 	l := &o.limit
-	capacityOrPlace := limits.Capacity(l)
+	capacityOrPosition := limits.Capacity(l)
 	var space [128]byte
 	to := space[:0]
 	switch {
 	case o.verb == giveBack || o.verb == undo:
 		to = strconv.AppendUint(to, o.of.series, 10)
-		capacityOrPlace = o.of.place
+		capacityOrPosition = o.of.position
 	case l.Algorithm == window.SlidingLog:
-		capacityOrPlace = b.maxLog
+		capacityOrPosition = b.maxLog
 	}
 	to = append(to, byte(o.verb), letters[l.Algorithm])
 	if l.Calendar != 0 {
@@ -67,7 +68,7 @@ func (b *Backend) textOf(o *op) string {
 	} else {
 		to = strconv.AppendInt(to, l.Scale.Microseconds(), 10)
 	}
-	for _, n := range [...]uint64{l.Max, capacityOrPlace, min(o.n, MaxCount+1)} { // a larger n is more than any limit
+	for _, n := range [...]uint64{l.Max, capacityOrPosition, min(o.n, MaxCount+1)} { // a larger n is more than any limit
 		to = strconv.AppendUint(append(to, ' '), n, 10)
 	}
 	to = append(to, ' ')
@@ -80,25 +81,25 @@ func (b *Backend) textOf(o *op) string {
 	return string(to)
 }
 
-// takeID is the ID of a take as the script knows it: with a rolling algorithm, a place and a series; otherwise, the
-// place is the ID of the window, and the series is 1 if the take has opened it.
-type takeID struct{ place, series uint64 }
+// takeID is the ID of a take as the script knows it: with a rolling algorithm, a position and a series; otherwise, the
+// position is the ID of the window, and the series is 1 if the take has opened it.
+type takeID struct{ position, series uint64 }
 
 // The ID of a take of a rolling algorithm has both.
 const (
-	placeBits  = 46
-	seriesBits = 17
+	positionBits = 46
+	seriesBits   = 17
 )
 
-// idOf returns the ID of a place and a series.
-func idOf(place, series float64) int64 {
-	return (int64(place)&(1<<placeBits-1))<<seriesBits | (int64(series) + 1)
+// idOf returns the ID of a position and a series.
+func idOf(position, series float64) int64 {
+	return (int64(position)&(1<<positionBits-1))<<seriesBits | (int64(series) + 1)
 }
 
-// takeOf returns the take of an ID. An ID that is none of a take has a place or a series that is none.
+// takeOf returns the take of an ID. An ID that is none of a take has a position or a series that is none.
 func takeOf(l *window.Limit, id int64) takeID {
 	if !l.Algorithm.Rolling() {
-		return takeID{place: uint64(id)}
+		return takeID{position: uint64(id)}
 	}
 	n := uint64(max(id, 0))
 	return takeID{n >> seriesBits, n&(1<<seriesBits-1) - 1}
@@ -106,8 +107,8 @@ func takeOf(l *window.Limit, id int64) takeID {
 
 // answer is what the script says of a limit. See lua/windows.lua.
 type answer struct {
-	now, fit, used, left, wait, place, series float64
-	rank                                      int // of the call among equal ones, of which the first fit
+	now, fit, used, left, wait, position, series float64
+	rank                                         int // of the call among equal ones, of which the first fit
 }
 
 // outside is the fit of a calendar window that can't open, as the store's time is in another one.
@@ -118,7 +119,7 @@ const answerSize = 7 * 8
 
 // readAnswer reads an answer, which a reply begins with, for a call of a rank.
 func readAnswer(reply string, rank int) (a answer) {
-	for i, f := range [...]*float64{&a.now, &a.fit, &a.used, &a.left, &a.wait, &a.place, &a.series} {
+	for i, f := range [...]*float64{&a.now, &a.fit, &a.used, &a.left, &a.wait, &a.position, &a.series} {
 		*f = float(reply[8*i:])
 	}
 	a.rank = rank
@@ -142,12 +143,12 @@ func (o *op) window() (w window.Window, made bool, err error) {
 	made = o.answer.rank < fits
 	used := o.answer.used
 	left := o.answer.left
-	place := o.answer.place
+	position := o.answer.position
 	if made && fits > 1 { // equal calls after it have changed the window
 		later := float64(fits-1-o.answer.rank) * float64(o.n)
 		used -= later
-		if o.limit.Algorithm == window.TokenBucket { // the place is a count, too
-			place -= later
+		if o.limit.Algorithm == window.TokenBucket { // the position is a count, too
+			position -= later
 			left -= math.Floor(later * float64(o.limit.Scale.Microseconds()) / float64(o.limit.Max))
 		}
 	}
@@ -172,9 +173,9 @@ func (o *op) window() (w window.Window, made bool, err error) {
 	switch {
 	case left <= 0:
 	case !o.limit.Algorithm.Rolling():
-		w.ID = int64(place)
+		w.ID = int64(position)
 	case o.verb == take && made && o.n > 0:
-		w.ID = idOf(place, o.answer.series)
+		w.ID = idOf(position, o.answer.series)
 	}
 	return w, made, nil
 }

@@ -21,13 +21,13 @@ type wakes struct {
 	ctx    context.Context // of subscriptions
 	stop   context.CancelFunc
 
-	mu      sync.Mutex         // guards what follows
-	waits   map[string]waiting // by message; also those whose claim is being made
-	listens bool               // there is a subscription, or soon another one
+	mu      sync.Mutex        // guards what follows
+	waits   map[string]waiter // by message; also those whose claim is being made
+	listens bool              // there is a subscription, or soon another one
 }
 
-// waiting is how one that waits in line is woken, and by when it asks again, unless it has gone without a word.
-type waiting struct {
+// waiter is how one that waits in line is woken, and by when it asks again, unless it has gone without a word.
+type waiter struct {
 	wake func()
 	end  time.Time
 }
@@ -40,7 +40,7 @@ const longestPause = time.Second
 
 // newWakes returns the wakes of a client that nobody waits for.
 func newWakes(client Client, prefix string) *wakes {
-	w := &wakes{prefix: prefix + "wake:", waits: map[string]waiting{}}
+	w := &wakes{prefix: prefix + "wake:", waits: map[string]waiter{}}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	if s, ok := client.(Subscriber); ok {
 		w.client = s
@@ -64,7 +64,7 @@ func (w *wakes) note(claims []window.Claim, names []string, places []window.Plac
 			delete(w.waits, message)
 			continue
 		}
-		w.waits[message] = waiting{c.Wake, now.Add(c.Lease)}
+		w.waits[message] = waiter{c.Wake, now.Add(c.Lease)}
 		if !w.listens {
 			w.listens = true
 			go w.listen()
@@ -110,7 +110,7 @@ func (w *wakes) subscribe(ctx context.Context) (err error) {
 // were published before are lost.
 func (w *wakes) received(message string) {
 	w.mu.Lock()
-	var woken []waiting
+	var woken []waiter
 	if message == "" {
 		woken = slices.Collect(maps.Values(w.waits))
 	} else if v, ok := w.waits[message]; ok {
@@ -127,7 +127,7 @@ func (w *wakes) needed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(w.waits, func(_ string, v waiting) bool { return now.After(v.end) })
+	maps.DeleteFunc(w.waits, func(_ string, v waiter) bool { return now.After(v.end) })
 	w.listens = len(w.waits) > 0 && w.ctx.Err() == nil
 	return w.listens
 }

@@ -1,28 +1,45 @@
 -- Makes claims on places in flight. The same state machine, in the same order, is internal/ledger/claim.go. There, the
--- line is part of entries, known and last are held and seq of before, ahead is head, unless that is the process, and
--- wants are decided one by one.
+-- line is part of entries, known and last_seq are held and seq of before, ahead is head, unless that is the
+-- process, and wants are decided one by one.
 --
--- KEYS are the birth, and the hash of each claim. ARGV are the time, or nothing for that of the server; the prefix of
--- channels, and the channel of the caller; and for each claim: the process, and as doubles the sequence number,
--- lease in microseconds, what it holds, under which Max, 1 if it is strict, and then of each run of equal wants how many
--- there are, N, Max, and 1 if they wait. The process is empty if it only asks. Times are in microseconds since 1970.
+-- KEYS: the birth, and the hash of each claim. ARGV: the time, or nothing for that of the server; the prefix of
+-- channels; the channel of the caller; and for each claim two texts: the process, which is empty if it only asks, and
+-- doubles:
+--
+--   seq         the sequence number
+--   lease
+--   held        what the process holds
+--   held_max    the largest Max under which it does
+--   strict      1 if the claim is
+--   equal, n, under, wait
+--               for each run of equal wants: how many there are, N, Max, and 1 if they wait
+--
+-- Returns doubles: the birth, which is when the data set was created, or 0, and for each claim:
+--
+--   said        MADE; or LATE: an earlier one has said more; or LOST: it is made, but what the process held is lost; or
+--               FAILED; or FORGOTTEN: it is made, and the store did not know of all places. Claims that are LATE or
+--               FAILED are not made, and those that only ask are MADE and change nothing
+--   sum         of places held
+--   waiting     how many wants wait
+--   next        in which time the first entry ends, or 0
+--   grace       for how long nothing is granted
+--   fit, token  for each run: how many are granted, the first ones, and the token of the first
 --
 -- Fields of a hash, in binary form:
---   s            the state: sum of places held, largest Max under which they are, token of the last grant, when the
---                first entry ends, when the hash expires, 1 if somebody waits
---   p<process>   an entry: places held, sequence number, end
---   q            the line, as MessagePack: process, channel, N, Max, wants, end, woken of each process
 --
--- Replies with doubles: when the data set was created or 0, and for each claim: what is said of it, the sum, how many
--- wants wait, in what time the first entry ends, or 0, for how long nothing is granted, and of each run how many are
--- granted, the first ones, and the token of the first. It says 0, 1 if the claim is late, 2 if its places are lost, 3 if it
--- has failed, or 4 if the store did not know all of its places. Claims of which it says 1 or 3 are not made, and neither
--- are those that only ask.
+--   s           the state, six doubles: sum; limit, the largest Max under which places are held; token, that of the
+--               last grant; first_end, when the first entry ends; expires, when the hash does; waits, 1 if somebody
+--               waits
+--   p<process>  an entry, three doubles: places held, sequence number, end
+--   q           the line, as MessagePack: process, channel, N, Max, wants, end, woken of each process
+--
+-- Times are in microseconds, and those that are no length since 1970.
 local call, match, min, max = redis.call, string.match, math.min, math.max
 local decode, encode = struct.unpack, struct.pack
 local huge, state_format = 9007199254740991, '<dddddd'
+local MADE, LATE, LOST, FAILED, FORGOTTEN = 0, 1, 2, 3, 4
 local PROCESS, CHANNEL, N, MAX, WANTS, ENDS, WOKEN = 1, 2, 3, 4, 5, 6, 7 -- of those in line
--- How many milliseconds a hash lives on after all that it has is over.
+-- How many milliseconds a hash outlives what it has.
 local extra = ARGV[1] == '' and 1000 or 3600000
 local channels, channel = ARGV[2], ARGV[3]
 local now = tonumber(ARGV[1])
@@ -62,18 +79,18 @@ end
 
 -- Returns the sum, and the end of the first entry, of a hash without the entries that are over, and these.
 local function expire(key)
-  local all, sum, first, ended = call('HGETALL', key), 0, huge, {}
+  local all, sum, first_end, ended = call('HGETALL', key), 0, huge, {}
   for i = 1, #all, 2 do
     if string.byte(all[i]) == 112 then
       local held, _, ends = decode('<ddd', all[i + 1])
       if ends <= now then
         ended[#ended + 1] = all[i]
       else
-        sum, first = sum + held, min(first, ends)
+        sum, first_end = sum + held, min(first_end, ends)
       end
     end
   end
-  return sum, first, ended
+  return sum, first_end, ended
 end
 
 -- Returns how many wants of a line wait.
@@ -91,48 +108,49 @@ local key, field, claim
 -- Answers a claim that only asks.
 local function ask()
   local v = call('HMGET', key, 's', 'q')
-  local sum, first, _ = 0, huge, nil
-  if v[1] then sum, _, _, first = decode(state_format, v[1]) end
-  if now >= first then sum = expire(key) end
-  return encode('<ddd', 0, sum, v[2] and waiting(cmsgpack.unpack(v[2])) or 0)
+  local sum, first_end, _ = 0, huge, nil
+  if v[1] then sum, _, _, first_end = decode(state_format, v[1]) end
+  if now >= first_end then sum = expire(key) end
+  return encode('<ddd', MADE, sum, v[2] and waiting(cmsgpack.unpack(v[2])) or 0)
 end
 
 -- Makes a claim.
 local function make()
-  local seq, lease, held, most, strict, next_run = decode('<ddddd', claim)
+  local seq, lease, held, held_max, strict, next_run = decode('<ddddd', claim)
   local v = call('HMGET', key, 's', field)
-  local sum, limit, token, first, expires, waits = 0, 0, 0, huge, 0, 0
-  if v[1] then sum, limit, token, first, expires, waits = decode(state_format, v[1]) end
-  local before, entry, known, last, ended = sum, v[2], 0, 0, nil
-  if now >= first then
-    sum, first, ended = expire(key)
+  local sum, limit, token, first_end, expires, waits = 0, 0, 0, huge, 0, 0
+  if v[1] then sum, limit, token, first_end, expires, waits = decode(state_format, v[1]) end
+  local before, entry, known, last_seq, ended = sum, v[2], 0, 0, nil
+  if now >= first_end then
+    sum, first_end, ended = expire(key)
     for i = 1, #ended, 1000 do call('HDEL', key, unpack(ended, i, min(i + 999, #ended))) end
   end
   if entry then
     local held_before, seq_before, ends = decode('<ddd', entry)
-    if ends > now then known, last = held_before, seq_before else entry = false end
+    if ends > now then known, last_seq = held_before, seq_before else entry = false end
   end
   local line = waits == 1 and cmsgpack.unpack(call('HGET', key, 'q')) or {}
-  if seq <= last then return encode('<ddd', 1, sum, waiting(line)) end
+  if seq <= last_seq then return encode('<ddd', LATE, sum, waiting(line)) end
 
-  -- To ask for the identity of the server takes long. Strict claims do, unless they only give back: so the wait of a
-  -- lease begins with the next renewal, and not when somebody wants a place. So do those that hold places that are not
-  -- known: these may have been lost with the data. Others take the birth as it is.
+  -- To ask for the identity of the server takes long. Claims do that hold places that are not known, which may have
+  -- been lost with the data, and the first of a birth. So do strict ones, unless they only give back: the wait of a
+  -- lease begins with the next renewal, and not when somebody wants a place. Others take the birth as it is.
   local has_wants = next_run < #claim
-  if not verified and (held > known or has_wants and not record or strict == 1 and (has_wants or held > 0)) then
-    verify()
-  end
+  local may_be_lost = held > known
+  local is_new = has_wants and not record
+  local must_be_sure = strict == 1 and (has_wants or held > 0)
+  if not verified and (may_be_lost or is_new or must_be_sure) then verify() end
 
   -- Register what the process holds.
-  local said = 0
+  local said = MADE
   if sum == 0 then limit = 0 end
-  most = max(most, limit)
-  if held > known and strict == 1 and sum - known + held > most then
-    said, held = 2, 0
+  held_max = max(held_max, limit)
+  if held > known and strict == 1 and sum - known + held > held_max then
+    said, held = LOST, 0
   elseif held > known then
-    said = 4
+    said = FORGOTTEN
   end
-  if held > 0 then limit = most end
+  if held > 0 then limit = held_max end
   sum = sum - known + held
 
   local head = line[1] and line[1][PROCESS]
@@ -185,10 +203,10 @@ local function make()
 
   -- Store the entry, the state and the line. The hash lives for at least as long as what was stored last.
   local ends = now + lease
-  if held > 0 then first = min(first, ends) end
-  local live = expires < ends
-  if live then expires = ends + lease end
-  local new = encode(state_format, sum, limit, token, first, expires, w and 1 or 0)
+  if held > 0 then first_end = min(first_end, ends) end
+  local extend = expires < ends
+  if extend then expires = ends + lease end
+  local new = encode(state_format, sum, limit, token, first_end, expires, w and 1 or 0)
   -- A server without memory refuses HSET, but not in a script that has begun with HDEL: to give back or to renew needs
   -- no more memory.
   if held == 0 and entry then
@@ -206,8 +224,8 @@ local function make()
   elseif waits == 1 then
     call('HDEL', key, 'q')
   end
-  if live then call('PEXPIRE', key, string.format('%.0f', 2 * lease / 1000 + extra)) end
-  return encode('<ddddd', said, sum, waiting(line), sum > 0 and first - now or 0, grace) .. grants
+  if extend then call('PEXPIRE', key, string.format('%.0f', 2 * lease / 1000 + extra)) end
+  return encode('<ddddd', said, sum, waiting(line), sum > 0 and first_end - now or 0, grace) .. grants
 end
 
 local reply = {''}
@@ -220,7 +238,7 @@ for i = 2, #KEYS do
     -- An error of one of several claims is its own: what the others have done stays done. The client makes it again
     -- alone.
     made, answer = pcall(run)
-    if not made then answer = encode('<d', 3) end
+    if not made then answer = encode('<d', FAILED) end
   end
   local runs = max(#claim - 40, 0) / 32
   reply[i] = answer .. string.rep('\0', 40 + 16 * runs - #answer)

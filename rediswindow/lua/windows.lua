@@ -4,14 +4,16 @@
 -- series, differs. So does a clock that is set back: see the end of this.
 --
 -- KEYS: for each limit of each call the hash of its key. ARGV[1]: the time, or nothing for that of the server. Then for
--- each limit a text, in which m is a number that may be left out if it is 1. To give back, series and place are those
--- of the take, or place is the ID of the window:
+-- each limit a text, in which m is a number that may be left out if it is 1. To give back, series and position are
+-- those of the take, or position is the ID of the window:
 --
 --   <m><verb><algorithm><scale> <limit_max> <capacity> <n> <name>
---   <series><verb><algorithm><scale> <limit_max> <place> <n> <name>
+--   <series><verb><algorithm><scale> <limit_max> <position> <n> <name>
 --
 -- In place of a scale, a calendar window has the bounds of the window that the client believes in, START~END, and its
 -- name begins with what tells calendars apart. The bounds are those of a window that opens, if now is within them.
+--
+-- For example, "2Tf60000000 100 100 1 :login" is two takes of 1 of a fixed window, of 100 in a minute and named login.
 --
 -- Equal calls are one, m times. Limit_max is Max, and capacity is what the limit allows at once: Max, the Burst of a
 -- token bucket, or what a sliding log has room for. If the text begins with a +, the next limit belongs to the same
@@ -31,19 +33,21 @@
 --                  since now is not within the bounds (-3)
 --   used           what counts of the limit
 --   left, wait     in which time nothing does, and in which time n fit, if they do not
---   place, series  of the ID of what was taken; f, a, c: the place is the ID, and the series is 1 if the call has
+--   position, series
+--                  of the ID of what was taken; f, a, c: the position is the ID, and the series is 1 if the call has
 --                  opened the window
 --
 -- The state of a limit is a field of the hash, whose name is the algorithm, the scale or calendar, and, if the limit
 -- has a name, a colon and that. It is eight doubles:
 --
---   live          until when the hash lives at least
+--   expires       until when the hash lives at least
 --   stored_max, stored_capacity
 --                 the limit_max and capacity of the last call that has changed the state, with a limit_max over 0
 --   start         f, a, c: when a fixed, aligned or calendar window has started; w: when the present one of a sliding
 --                 window has; b: when a token bucket has owed count; l: the number of the first entry of a sliding log
 --   count         f, a, c, w: what that window has counted; l: what all entries have
---                 b: what is owed, in tokens times scale: stored_max are paid in a microsecond
+--                 b: what is owed, in tokens times microseconds: one token is scale of it, and stored_max of it is
+--                 paid in a microsecond, so that Max tokens are in a scale
 --   id            f, a, c: the ID, the time of the server at which the window was opened, and a microsecond more for
 --                 each one that the same request has opened before; others: the series, which changes when all that
 --                 was counted is forgotten
@@ -54,21 +58,21 @@
 -- The entries of a log, a time and a count each, are in blocks of 32, which are fields of their own:
 -- #<number / 32>:<field of the state>.
 --
--- Times are microseconds since 1970. If the clock was set back, what is a scale or more in the future is over. (A Record
--- starts at the present time then, with what it has counted.)
+-- Times are in microseconds, and those that are no length since 1970. If the clock was set back, what is a scale or
+-- more in the future is over. (A Record starts at the present time then, with what it has counted.)
 --
 -- There are no functions: the script is run anew for each request, and to make one takes as long as to read a field.
 local call, floor, ceil, min, max, byte = redis.call, math.floor, math.ceil, math.min, math.max, string.byte
 local decode, encode, state_format, PLUS = struct.unpack, struct.pack, '<dddddddd', 43
-local most = 9007199254740991 -- the largest count
+local huge = 9007199254740991 -- the largest count
 local all_series, wrap = 65536, 70368744177664 -- series, and places, are less
 local keys, args = KEYS, ARGV
 local clock = call('TIME')
 local next_id = clock[1] * 1000000 + clock[2]
 local now = tonumber(args[1]) or next_id
 -- How many milliseconds a hash outlives what it has: Redis may read its clock more than once, and others may be late.
-local grace = args[1] == '' and 1000 or 3600000
-local known, text, verb, kind, scale, limit_max, capacity, n, m, field, ends = {} -- of the text that was read last
+local extra = args[1] == '' and 1000 or 3600000
+local parsed, text, verb, kind, scale, limit_max, capacity, n, m, field, ends = {} -- of the text that was read last
 local reply, first, final = {}, 1, 0 -- the limits of a call are those from first to final
 while keys[first] do
   final = first
@@ -81,7 +85,7 @@ while keys[first] do
     local key = keys[i]
     if args[i + 1] ~= text then
       text = args[i + 1]
-      local k = known[text]
+      local k = parsed[text]
       if k then
         m, verb, kind, scale, limit_max, capacity, n, field, ends = k[1], k[2], k[3], k[4], k[5], k[6], k[7], k[8], k[9]
       else
@@ -94,30 +98,30 @@ while keys[first] do
           field, ends = kind .. name, ends + 0
           scale = ends - scale
         end
-        if keys[2] then known[text] = {m, verb, kind, scale, limit_max, capacity, n, field, ends} end
+        if keys[2] then parsed[text] = {m, verb, kind, scale, limit_max, capacity, n, field, ends} end
       end
     end
 
     -- What is there?
     local fit = 1 -- how many of the m fit; below 0: nothing can be said of the limit
-    local live, stored_max, stored_capacity, start, count, id, more, last
+    local expires, stored_max, stored_capacity, start, count, id, more, last
     local state = redis.pcall('HGET', key, field)
     if type(state) == 'string' and #state == 64 then
-      live, stored_max, stored_capacity, start, count, id, more, last = decode(state_format, state)
-      local sum = live + stored_max + stored_capacity + start + count + id + more + last
-      if count < 0 or sum - sum ~= 0 then live = nil end -- no window: one of them is no number, or infinite
+      expires, stored_max, stored_capacity, start, count, id, more, last = decode(state_format, state)
+      local sum = expires + stored_max + stored_capacity + start + count + id + more + last
+      if count < 0 or sum - sum ~= 0 then expires = nil end -- no window: one of them is no number, or infinite
     end
-    if not live then
+    if not expires then
       if type(state) == 'table' then
         if string.sub(state.err, 1, 9) ~= 'WRONGTYPE' then return state end
         fit = -2
       elseif state and verb ~= 'S' and verb ~= 'R' then
         fit = -1
       end
-      state, live, stored_max, stored_capacity = false, 0, limit_max, capacity
+      state, expires, stored_max, stored_capacity = false, 0, limit_max, capacity
       start, count, id, more, last = 0, 0, now % all_series, 0, 0
     end
-    local before = live
+    local before = expires
 
     -- Look: what is over goes, and there is room for so much.
     local room, adopted = 0, false -- b: stored_max changes while something is owed
@@ -139,7 +143,7 @@ while keys[first] do
       if since > 0 then
         count, start = count - since * stored_max, now
       end
-      if count <= 0 or since <= -scale then -- the bucket is full
+      if count <= 0 or since <= -scale then -- the bucket is full, or the clock was set back
         if state then id = (id + 1) % all_series end
         start, count, more = now, 0, 0
       end
@@ -179,8 +183,8 @@ while keys[first] do
     else
       -- Make the call. Granted is what is counted, and store says whether the state has changed.
       local granted, store = 0, false
-      local from_place, from_series = capacity, m -- of G and U
-      local used, left, wait, place, series = 0, 0, 0, 0, 0 -- for the reply
+      local from_position, from_series = capacity, m -- of G and U
+      local used, left, wait, position, series = 0, 0, 0, 0, 0 -- for the reply
       if verb == 'T' then
         granted = max(all or fit, 0) * n
         store = granted > 0 or adopted and first == final -- refused, a take of several limits changes nothing
@@ -194,12 +198,12 @@ while keys[first] do
       if fit < 0 then -- nothing is made
       elseif kind == 'f' or kind == 'a' or kind == 'c' then
         if verb == 'C' then
-          fit = min(m, n > 0 and floor((most - count) / n) or m)
+          fit = min(m, n > 0 and floor((huge - count) / n) or m)
           granted, store = fit * n, true
         elseif verb == 'S' then
           granted, store = n, true
         elseif verb == 'G' or verb == 'U' then
-          fit = start and id == from_place and count < most and 1 or 0
+          fit = start and id == from_position and count < huge and 1 or 0
           if fit > 0 then
             count, store = max(count - n, 0), true
             if verb == 'U' and from_series == 1 and count == 0 then
@@ -220,12 +224,12 @@ while keys[first] do
           elseif kind == 'c' then
             start, more = ends - scale, scale
           end
-          live = start + scale
+          expires = start + scale
         end
         used = count + granted
-        count = verb == 'C' and fit < m and most or used
+        count = verb == 'C' and fit < m and huge or used
         if start then
-          left, place = start + (kind == 'c' and more or scale) - now, id
+          left, position = start + (kind == 'c' and more or scale) - now, id
           wait = left
         end
       elseif kind == 'b' then
@@ -235,26 +239,26 @@ while keys[first] do
           local owed = max(min(n * scale, 2 * capacity * scale - count), 0)
           count, more, store = count + owed, more + ceil(owed / scale), store or owed > 0 or adopted
         elseif verb == 'G' or verb == 'U' then -- what was taken later is paid last
-          local owed = min(n * scale, count - (more - from_place) % wrap * scale)
+          local owed = min(n * scale, count - (more - from_position) % wrap * scale)
           fit = id == from_series and owed > 0 and 1 or 0
           if fit > 0 then
-            if verb == 'U' and more % wrap == from_place then more = more - n end -- as if it had not been taken
+            if verb == 'U' and more % wrap == from_position then more = more - n end -- as if it had not been taken
             count, store = count - owed, true
           end
         end
         local paid = max(stored_max, 1) -- in a microsecond
         local ahead = start - now       -- in which time nothing is paid: the clock was set back
-        used, left = ceil(count / scale), count > 0 and min(ceil(count / paid) + ahead, most) or 0
+        used, left = ceil(count / scale), count > 0 and min(ceil(count / paid) + ahead, huge) or 0
         wait = ceil((count + (n - capacity) * scale) / paid) + ahead
-        place, series = more % wrap, id
-        if store and now + left > live then live = now + left + scale end
+        position, series = more % wrap, id
+        if store and now + left > expires then expires = now + left + scale end
       elseif kind == 'w' then
         if granted > 0 then
           count = count + granted
         elseif verb == 'C' or verb == 'S' then
-          count, store = min(count + n, most), true
+          count, store = min(count + n, huge), true
         elseif verb == 'G' or verb == 'U' then
-          local age = start / scale - from_place
+          local age = start / scale - from_position
           fit = 0
           if id == from_series and age == 0 and count > 0 then
             count, fit, store = max(count - n, 0), 1, true
@@ -263,7 +267,7 @@ while keys[first] do
           end
           if store and count + more == 0 then id = (id + 1) % all_series end
         end
-        used, place, series = count + ceil(more * portion / scale), start / scale, id
+        used, position, series = count + ceil(more * portion / scale), start / scale, id
         if used > 0 then left = start + scale - now + (count > 0 and scale or 0) end
         if fit < m and n <= limit_max then
           local free, from, hits, weighted = limit_max - n, start, count, more
@@ -272,13 +276,13 @@ while keys[first] do
           end
           wait = from + scale - floor((free - hits) * scale / max(weighted, free - hits, 1)) - now
         end
-        if store then live = start + 2 * scale end
+        if store then expires = start + 2 * scale end
       elseif kind == 'l' then
         local high = floor((more - 1) / 32) -- the number of its last block
         if verb == 'C' or verb == 'S' then
           granted, store = max(min(n, capacity - count), 0), true
         elseif verb == 'G' or verb == 'U' then
-          local at, b = last - (last - from_place) % wrap, id == from_series and high or -1
+          local at, b = last - (last - from_position) % wrap, id == from_series and high or -1
           fit = 0
           while b >= floor(start / 32) and b >= 0 do
             local name = '#' .. b .. ':' .. field
@@ -323,7 +327,7 @@ while keys[first] do
           call('HSET', key, '#' .. floor(more / 32) .. ':' .. field, entries)
           count, more, last = count + granted, more + 1, at
         end
-        used, place, series = count, last % wrap, id
+        used, position, series = count, last % wrap, id
         if count > 0 then left = last + scale - now end
         if fit < m and n <= limit_max then -- not until enough of the first entries are over
           local over, at, e, some = count + n - limit_max, now, start, 0
@@ -334,7 +338,7 @@ while keys[first] do
           end
           wait = at + scale - now
         end
-        if store and now + scale > live then live = now + 2 * scale end
+        if store and now + scale > expires then expires = now + 2 * scale end
       end
 
       -- Store, expiry, reply.
@@ -344,13 +348,14 @@ while keys[first] do
           stored_capacity = capacity
           if kind ~= 'b' then stored_max = limit_max end
         end
-        call('HSET', key, field, encode(state_format, live, stored_max, stored_capacity, start, count, id, more, last))
-        if live > before then
-          local ms = ceil((live - now) / 1000) + grace
+        call('HSET', key, field,
+          encode(state_format, expires, stored_max, stored_capacity, start, count, id, more, last))
+        if expires > before then
+          local ms = ceil((expires - now) / 1000) + extra
           if call('PTTL', key) < ms then call('PEXPIRE', key, string.format('%.0f', ms)) end
         end
       end
-      reply[#reply + 1] = encode('<ddddddd', now, fit, used, left, wait, place, series)
+      reply[#reply + 1] = encode('<ddddddd', now, fit, used, left, wait, position, series)
     end
   end end
   first = final + 1
