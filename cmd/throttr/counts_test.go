@@ -103,6 +103,7 @@ func TestCountsAreListedAndForgotten(t *testing.T) {
 		}
 		s.prints(0, "key name count in algorithm result\n"+cut+" login 1 1h fixed-window forgotten\n", byLimit)
 		s.prints(1, "key name count in algorithm result\n"+cut+" - 0 - - nothing was counted\n", "forget --name login --scale 1h "+long)
+		s.fails("forget --scale 1us user:2", "less than 1ms")
 		require.Equal(t, []string{"user:2/"}, listed(0, "--scale 1m"), "of others nothing was forgotten")
 	})
 }
@@ -121,6 +122,9 @@ func TestUnitsAreGivenBack(t *testing.T) {
 		gives(0, "--name tokens -n 50 k", "k tokens 0 1h fixed-window 30 given back")
 		gives(1, "--name tokens k", "k tokens 0 1h fixed-window 0 given back")
 		gives(1, "--scale 1h nobody", "nobody - 0 - - nothing was counted")
+		long := strings.Repeat("k", 300)
+		s.does("take --name login --scale 1h --limit 9 -n 4 " + long)
+		gives(0, "--name login --scale 1h -n 3 "+long, long[:59]+"… login 1 1h fixed-window 3 given back")
 		if redis {
 			s.does("take --calendar month --limit 9 -n 9 month")
 			gives(0, "--calendar month -n 4 month", "month - 5 month calendar-window 4 given back")

@@ -264,8 +264,9 @@ func TestCallsThatCreateRecordsKeepTheServerParked(t *testing.T) {
 // What has become of the parking record is seen in time, also by a pool that does not park the server.
 func TestAServerThatIsNotParkedAnyMore(t *testing.T) {
 	for name, change := range map[string]func(srv *mockserver.Server){
-		"the record is gone":      func(srv *mockserver.Server) { srv.Delete("") },
-		"it is somebody's record": func(srv *mockserver.Server) { srv.Set("", 1, time.Hour) },
+		"the record is gone":   func(srv *mockserver.Server) { srv.Delete("") },
+		"it has another unit":  func(srv *mockserver.Server) { srv.Set("", 'P', time.Hour) },
+		"it has another quota": func(srv *mockserver.Server) { srv.Set("", 1, 60_000*time.Hour) },
 	} {
 		testkit.Bubble(t, name, func(t *testing.T) {
 			srv := testkit.InMemory(t)
