@@ -74,6 +74,7 @@ func TestNoConnectionIsServedAfterClose(t *testing.T) {
 		require.ErrorIs(t, err, window.ErrClosed)
 		_, err = p.connect(t.Context(), conn.Options{})
 		require.ErrorIs(t, err, window.ErrClosed)
+		require.EqualValues(t, 1, p.dials.Load(), "nothing is dialed")
 		synctest.Wait()
 		require.Zero(t, srv.Conns())
 	})
