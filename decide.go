@@ -15,14 +15,13 @@ import (
 //  1. The limit gets its algorithm.
 //  2. The limit and n are checked: a mistake is an error.
 //  3. What needs no store is decided: the limit is Unlimited, or can never grant so much.
-//  4. The store is asked, through its guard; that of memory has none: see outage.go.
-//  5. If it has failed: the fallback is asked for its share, or the policy decides.
+//  4. The store is asked, through its guard; that of memory has none: see guarded.
+//  5. If it has failed: the fallback is asked for its share, or the policy decides. That is failover, in policy.go.
 //  6. The observer is told.
 //  7. A Shadow limit allows, whatever was decided.
 //
 // That of Hit, HitN, Take and Charge is decide. That of several takes is decideAll, for TakeAll, Reserve, Wait and
-// WaitAll: a wait asks again and again, when its turn has come. Step 5 is instead, and steps 4 and 5 are answerAll
-// for several. When the store has failed, failover says who decides: see outage.go.
+// WaitAll: a wait asks again and again, when its turn has come. Of several, steps 4 and 5 are answerAll.
 
 // Hit counts one hit in key's window of the given scale, and returns whether the count is within limit:
 // denied hits count, too, but a backend need not count hits on a window that is over its limit. A limit of
@@ -206,12 +205,20 @@ func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n 
 	var o outcome
 	if !v.local(l, n, res) {
 		if cause := v.call(ctx, r.store, key, l, n, res); cause != nil {
-			o = r.instead(ctx, cause, l, res, func(share *Limit) error {
-				if v.local(share, n, res) {
+			o = r.failover(ctx, cause, func() error {
+				share := r.share(*l)
+				if v.local(&share, n, res) {
 					return nil
 				}
-				return v.call(ctx, r.fallback, key, share, n, res)
+				return v.call(ctx, r.fallback, key, &share, n, res)
 			})
+			if o.by == thePolicy {
+				*res = r.byPolicy(l)
+			}
+			if o.by != nobody {
+				r.degrade(res, l)
+				r.watch.Decided(res.Allowed, o.cause)
+			}
 		}
 	}
 	l.Shadow = shadow
@@ -232,42 +239,6 @@ func (r *Result) pass(l *Limit, err error) {
 		*r = Result{Degraded: true, Limit: limits.Capacity(l)}
 	}
 	r.Allowed, r.RetryAfter = true, 0
-}
-
-// outcome is who has decided a call, and why not the store.
-type outcome struct {
-	by    decider
-	cause error // of the store, and if the policy has decided, of the fallback: for the observer
-	err   error // of the call: by nobody
-}
-
-// decider is who has decided a call.
-type decider uint8
-
-const (
-	theStore    decider = iota // or no store was needed
-	theFallback                // the store has failed
-	thePolicy                  // so has the fallback, if there is one
-	nobody
-)
-
-// instead sets res to the decision of the fallback or the policy, as the store has failed with a cause. It asks the
-// fallback for the share of this process in a limit, by ask.
-func (r *RateLimit) instead(ctx context.Context, cause error, l *Limit, res *Result,
-	ask func(share *Limit) error) outcome {
-	o := r.failover(ctx, cause, func() error {
-		share := r.share(*l)
-		return ask(&share)
-	})
-	switch o.by {
-	case nobody:
-		return o
-	case thePolicy:
-		*res = r.byPolicy(l)
-	}
-	r.degrade(res, l)
-	r.watch.Decided(res.Allowed, o.cause)
-	return o
 }
 
 // decideAll makes the takes of t.

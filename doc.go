@@ -69,7 +69,7 @@ package throttr
 //
 //	ratelimit.go    RateLimit, and the calls for a scale alone
 //	decide.go       Hit, Take, Charge and Peek, and every decision, step by step
-//	outage.go       while the store is away: guards, policies, fallback, lines
+//	policy.go       while the store is away: who decides then, the fallback, lines
 //	takeall.go      TakeAll; the data of a call of several takes
 //	reservation.go  Reserve, and its settling
 //	wait.go         Wait and WaitAll

@@ -86,7 +86,7 @@ func reportStart(b window.BackendCloser, l *slog.Logger) {
 			}
 		}()
 		if err := b.Ping(ctx); err != nil && !errors.Is(err, ErrClosed) {
-			l.Warn("throttr: the store can't be reached yet", "store", outage.Stores(b), "error", withoutKey(err))
+			l.Warn("throttr: the store can't be reached yet", "store", outage.Stores(b), "error", lineText(err))
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/waiting"
+	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -38,7 +39,7 @@ import (
 // A RateLimit is safe for concurrent use.
 type RateLimit struct {
 	options
-	store  Backend         // the backend, with a guard: see outage.go. That of package memory has none.
+	store  Backend         // the backend, with a guard: see guarded. That of package memory has none.
 	queues *waiting.Queues // of callers of Wait
 	watch  *outage.Watch
 }
@@ -68,11 +69,24 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 	r.maxWaiters = cmp.Or(r.maxWaiters, defaultMaxWaiters)
 	r.queues = waiting.New(r.maxWaiters)
 	r.watch = newWatch(backend, &r.options)
-	r.store = r.guard(backend, r.watch)
+	r.store = r.guarded(backend, r.watch)
 	if r.fallback != nil {
-		r.fallback = r.guard(r.fallback, unwatched)
+		r.fallback = r.guarded(r.fallback, unwatched)
 	}
 	return r
+}
+
+// guarded returns a backend with what protects callers while its store is away, of which w is told. The memory of the
+// process is never away, and waits for nothing: it has no guard. What a backend of package lease decides without its
+// store goes past the guard, see outage.Holder. A wrapper of either is a backend like any other.
+func (o *options) guarded(b Backend, w *outage.Watch) Backend {
+	if opened, ok := b.(*OpenBackend); ok {
+		b = opened.BackendCloser
+	}
+	if m, ok := b.(*memory.Backend); ok {
+		return m
+	}
+	return outage.New(b, outage.Options{Settings: o.outages, Watch: w, NotMade: errNotMade, FailedPart: failedPart})
 }
 
 // WithAlgorithm sets the algorithm of limits that have none, and of Hit and the other methods that have a

@@ -70,10 +70,10 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 	l.store = outage.New(b, outage.Options{
 		Settings: l.outages,
 		Watch: &outage.Watch{
-			Backend: b, Logger: l.outages.Logger, Instead: l.policy.String(), Text: outage.WithoutKey,
+			Backend: b, Logger: l.outages.Logger, DecidesMeanwhile: l.policy.String(), Text: outage.WithoutKey,
 			Observed: l.observeOutage,
 		},
-		NotAsked: func(_, _ string, cause error) error { return notAsked{outage.NotAsked(cause)} },
+		NotMade: func(_, _ string, cause error) error { return notAsked{outage.CauseOf(cause)} },
 	})
 	if local, ok := b.(*memory.Backend); ok { // and not a wrapper, which may have an Exchange of its own
 		l.memory = local.Ledger()

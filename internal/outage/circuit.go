@@ -33,8 +33,8 @@ const (
 type Circuit struct {
 	failures int32             // in a row, which open the circuit
 	longest  time.Duration     // pause between probes while calls come
-	opened   func(cause error) // is called when the circuit has been opened
-	closed   func()            // and closed
+	onOpen   func(cause error) // is called when the circuit has been opened
+	onClose  func()            // and closed
 
 	cause atomic.Pointer[error] // why calls are refused; nil while the circuit is closed
 	row   atomic.Int32          // failures in a row
@@ -74,10 +74,10 @@ type Ticket struct {
 }
 
 // NewCircuit returns a circuit that opens after so many failures in a row, and is probed after pauses up to the
-// longest one, of at least 1 ms. Opened and closed are called when it opens and closes.
-func NewCircuit(failures int, longest time.Duration, opened func(cause error), closed func()) *Circuit {
+// longest one, of at least 1 ms. OnOpen and onClose are called when it has been opened and closed.
+func NewCircuit(failures int, longest time.Duration, onOpen func(cause error), onClose func()) *Circuit {
 	return &Circuit{failures: int32(min(failures, math.MaxInt32)),
-		longest: min(max(longest, shortest), math.MaxInt64/4), opened: opened, closed: closed}
+		longest: min(max(longest, shortest), math.MaxInt64/4), onOpen: onOpen, onClose: onClose}
 }
 
 // Err returns why the circuit is open, and nil while it is closed.
@@ -143,7 +143,7 @@ func (c *Circuit) open(cause error, probe func() error) {
 	c.last = time.Now()
 	c.probeSoon()
 	c.mu.Unlock()
-	c.opened(cause)
+	c.onOpen(cause)
 }
 
 // tried ends a trial, and closes the circuit if the store has answered. A trial that tells nothing leaves the circuit as
@@ -165,11 +165,11 @@ func (t Ticket) tried(e Evidence, cause error) {
 	}
 	c.mu.Unlock()
 	if e == Answered {
-		c.closed()
+		c.onClose()
 	}
 }
 
-// closeLocked closes the circuit. The caller holds mu, and calls closed when it has unlocked it.
+// closeLocked closes the circuit. The caller holds mu, and calls onClose when it has unlocked it.
 func (c *Circuit) closeLocked() {
 	c.row.Store(0)
 	c.cause.Store(nil)
@@ -221,7 +221,7 @@ func (c *Circuit) step(plan uint64) {
 	}
 	c.mu.Unlock()
 	if closes {
-		c.closed()
+		c.onClose()
 	}
 }
 

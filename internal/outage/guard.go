@@ -14,12 +14,12 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Options are those of a [Guard]. Watch and NotAsked are needed.
+// Options are those of a [Guard]. Watch and NotMade are needed.
 type Options struct {
 	Settings
 	Watch *Watch // is told when a circuit opens or closes
-	// NotAsked returns the error of a call for a key that is not made, because others have failed with a cause.
-	NotAsked func(call, key string, cause error) error
+	// NotMade returns the error of a call for a key that is not made, because others have failed with a cause.
+	NotMade func(call, key string, cause error) error
 	// FailedPart returns the part of the store that an error says is away, "" if it says none. It may be nil.
 	FailedPart func(err error) string
 }
@@ -291,7 +291,7 @@ func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of
 		if ended := ctx.Err(); ended != nil {
 			return &api.CallError{Package: "throttr", Call: name, Key: of[0].key, Err: ended}
 		}
-		return g.NotAsked(name, refused.key, cause)
+		return g.NotMade(name, refused.key, cause)
 	}
 	evidence := Nothing // unless f returns: a backend may panic
 	defer func() { g.leave(entries, of, timeout, evidence, err) }()
@@ -326,7 +326,7 @@ func within(ctx context.Context, timeout time.Duration, f func(ctx context.Conte
 	case IsAway(err):
 		return Away, err
 	}
-	return Answered, err
+	return Answered, err // the store has answered, with an error: that is no outage, though a policy may decide
 }
 
 // mistake returns the error of a subject that the backend can't keep, or nil.
@@ -345,7 +345,7 @@ func (g *Guard) mistake(call string, of []subject) error {
 
 // entry is a call that a circuit has let through: of one of its subjects, which may share the circuit with others.
 type entry struct {
-	Ticket
+	ticket  Ticket
 	subject int // the index of the first of them
 }
 
@@ -354,7 +354,7 @@ type entry struct {
 func (g *Guard) enter(of []subject, timeout time.Duration, entries []entry) (_ []entry, refused *subject, cause error) {
 	for i := range of {
 		c := g.circuit(g.Part(of[i].key), timeout)
-		if slices.ContainsFunc(entries, func(e entry) bool { return e.circuit == c }) {
+		if slices.ContainsFunc(entries, func(e entry) bool { return e.ticket.circuit == c }) {
 			continue
 		}
 		t, err := c.Enter()
@@ -379,11 +379,11 @@ func (g *Guard) leave(entries []entry, of []subject, timeout time.Duration, show
 	for _, e := range entries {
 		switch {
 		case shown != Away:
-			e.Leave(shown, nil, nil)
+			e.ticket.Leave(shown, nil, nil)
 		case known && !failing(e):
-			e.Leave(Nothing, nil, nil)
+			e.ticket.Leave(Nothing, nil, nil)
 		default:
-			e.Leave(shown, cause, g.probe(of[e.subject], timeout))
+			e.ticket.Leave(shown, cause, g.probe(of[e.subject], timeout))
 		}
 	}
 }

@@ -137,7 +137,7 @@ func guard(b window.Backend) *outage.Guard {
 	return outage.New(b, outage.Options{
 		Settings: outage.Settings{Logger: outage.Silent},
 		Watch:    &outage.Watch{Logger: outage.Silent, Text: error.Error, Observed: func(error, time.Duration) {}},
-		NotAsked: func(call, key string, cause error) error {
+		NotMade: func(call, key string, cause error) error {
 			return fmt.Errorf("%w: %s %s: %w", errNotAsked, call, key, cause)
 		},
 	})
@@ -415,7 +415,7 @@ func TestWhatIsNotAskedSaysWhy(t *testing.T) {
 		"throttr: no answer within 1s: context deadline exceeded":      &outage.TimeoutError{After: time.Second, Err: of(context.DeadlineExceeded)},
 		"throttr: no answer within 1s: the store is unavailable: down": &outage.TimeoutError{After: time.Second, Err: away},
 	} {
-		require.EqualError(t, outage.NotAsked(cause), text)
-		require.ErrorIs(t, outage.NotAsked(cause), window.ErrUnavailable)
+		require.EqualError(t, outage.CauseOf(cause), text)
+		require.ErrorIs(t, outage.CauseOf(cause), window.ErrUnavailable)
 	}
 }

@@ -77,9 +77,9 @@ func (e *TimeoutError) Error() string {
 // Unwrap returns ErrUnavailable and the error of the call.
 func (e *TimeoutError) Unwrap() []error { return []error{window.ErrUnavailable, e.Err} }
 
-// NotAsked returns the cause of a call that is not made, because others have failed with it, without their call and
+// CauseOf returns the cause of a call that is not made, because others have failed with it, without their call and
 // key. It matches window.ErrUnavailable.
-func NotAsked(cause error) error {
+func CauseOf(cause error) error {
 	why := cause
 	var late *TimeoutError
 	var call *api.CallError

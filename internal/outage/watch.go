@@ -16,12 +16,16 @@ const linePeriod = time.Minute
 
 // Watch tells the program that a store is away, and that it is back. Each decision without the store is in the numbers
 // of one line, which is written at once, at the end of the outage, or a minute after the line before.
+//
+// An outage has a line when the first circuit opens, and one when the last circuit closes, with the numbers of what was
+// decided since the last line with numbers. While none is open, the first decision without the store has a line, and those of the
+// next minute have one at its end. While one is open, decisions have no lines.
 type Watch struct {
-	Backend  window.Backend
-	Logger   *slog.Logger                           // nil: slog.Default, as it is when there is something to log
-	Instead  string                                 // what decides while the store is away
-	Text     func(error) string                     // what a line has of an error
-	Observed func(cause error, after time.Duration) // after an outage, cause is nil
+	Backend          window.Backend
+	Logger           *slog.Logger                           // nil: slog.Default, as it is when there is something to log
+	DecidesMeanwhile string                                 // what decides while the store is away
+	Text             func(error) string                     // what a line has of an error
+	Observed         func(cause error, after time.Duration) // after an outage, cause is nil
 
 	mu      sync.Mutex    // guards what follows
 	open    int           // circuits
@@ -40,7 +44,7 @@ type decisions struct {
 	denied int // of these
 	failed int // that nothing has decided
 	since  time.Time
-	cause  error // of the last one that has any; nil: no line is needed but that of an outage
+	cause  error // of the last one that has any; nil, in package inflight alone: no line but that of an outage
 }
 
 // fields returns the numbers as those of a line.
@@ -97,7 +101,7 @@ func (w *Watch) away(cause error) {
 	w.mu.Unlock()
 	defer w.mu.Lock()
 	w.log().Warn("throttr: the store is away", "store", Stores(w.Backend), "error", w.Text(cause),
-		"instead", w.Instead)
+		"instead", w.DecidesMeanwhile)
 	w.Observed(cause, 0)
 }
 
@@ -110,8 +114,8 @@ func (w *Watch) back(after time.Duration, made decisions) {
 	w.Observed(nil, after)
 }
 
-// Decided is called when a decision was made without the store. If there is a cause, decisions are also reported
-// while no circuit is open.
+// Decided is called when a decision was made without the store. With a cause, it is also reported while no circuit is
+// open. Only package inflight has decisions without one: they only happen while a circuit is open.
 func (w *Watch) Decided(allowed bool, cause error) {
 	if allowed {
 		w.add(decisions{all: 1}, cause)
@@ -156,7 +160,7 @@ func (w *Watch) report() {
 	defer w.mu.Lock()
 	w.log().Warn("throttr: decisions without the store", "store", Stores(w.Backend),
 		"error", w.Text(made.cause), "within", time.Since(made.since).Round(time.Second), made.fields(),
-		"instead", w.Instead)
+		"instead", w.DecidesMeanwhile)
 }
 
 // take returns the decisions that a line is to report. Further ones are counted for a while. The caller holds mu.

@@ -35,7 +35,7 @@ func watched() (w *Watch, lines func() string, lasted *[]time.Duration) {
 	}}))
 	lasted = new([]time.Duration)
 	w = &Watch{
-		Logger: logger, Instead: "policy", Text: error.Error,
+		Logger: logger, DecidesMeanwhile: "policy", Text: error.Error,
 		Observed: func(cause error, after time.Duration) {
 			if cause == nil {
 				*lasted = append(*lasted, after)

@@ -11,7 +11,6 @@ import (
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/outage"
-	"github.com/throttr-go/throttr/memory"
 )
 
 // Policy is what a [RateLimit] decides if its backend fails. It applies to Hit, HitN, Take, TakeAll,
@@ -116,11 +115,12 @@ func WithLogger(l *slog.Logger) Option {
 
 // newWatch returns what tells the program that the store of a RateLimit is away, and that it is back.
 func newWatch(b Backend, o *options) *outage.Watch {
-	instead := o.policy.String()
+	decides := o.policy.String()
 	if o.fallback != nil {
-		instead = "fallback, or " + instead
+		decides = "fallback, or " + decides
 	}
-	return &outage.Watch{Backend: b, Logger: o.outages.Logger, Instead: instead, Text: withoutKey, Observed: o.observeOutage}
+	return &outage.Watch{Backend: b, Logger: o.outages.Logger, DecidesMeanwhile: decides, Text: lineText,
+		Observed: o.observeOutage}
 }
 
 // unwatched is for outages of fallbacks, which nobody is told.
@@ -135,40 +135,44 @@ func (o *options) observeOutage(cause error, after time.Duration) {
 	o.observer.tell(context.Background(), e)
 }
 
-// guard returns a backend with what protects callers while its store is away, of which w is told. The memory of the
-// process is never away, and waits for nothing. What a backend of package lease decides without its store
-// goes past the guard, see outage.Holder. A wrapper of either is a backend like any other.
-func (o *options) guard(b Backend, w *outage.Watch) Backend {
-	if opened, ok := b.(*OpenBackend); ok {
-		b = opened.BackendCloser
-	}
-	if m, ok := b.(*memory.Backend); ok {
-		return m
-	}
-	return outage.New(b, outage.Options{Settings: o.outages, Watch: w, NotAsked: notAsked, FailedPart: failedPart})
+// outcome is who has decided a call, and why not the store.
+type outcome struct {
+	by    decider
+	cause error // of the store, and if the policy has decided, of the fallback: for the observer and the log
+	err   error // of the call: by nobody
 }
 
-// failover returns who decides after the store has failed with a cause. It asks the fallback, by call.
-func (r *RateLimit) failover(ctx context.Context, cause error, call func() error) outcome {
+// decider is who has decided a call.
+type decider uint8
+
+const (
+	theStore    decider = iota // or no store was needed
+	theFallback                // the store has failed
+	thePolicy                  // so has the fallback, if there is one
+	nobody
+)
+
+// failover is called after the store has failed with a cause, and returns who decides. It asks the fallback, by ask.
+func (r *RateLimit) failover(ctx context.Context, cause error, ask func() error) outcome {
 	if !policyApplies(ctx, cause) {
-		return outcome{nobody, cause, cause}
+		return outcome{by: nobody, cause: cause, err: cause}
 	}
 	err := cause
 	if r.fallback != nil {
-		failed := call()
+		failed := ask()
 		if failed == nil {
-			return outcome{theFallback, cause, nil}
+			return outcome{by: theFallback, cause: cause}
 		}
 		err = fmt.Errorf("%w; and the fallback: %w", cause, failed)
 		if !policyApplies(ctx, failed) {
-			return outcome{nobody, cause, err}
+			return outcome{by: nobody, cause: cause, err: err}
 		}
 	}
 	if r.policy == ReturnError {
 		r.watch.Failed(cause)
-		return outcome{nobody, cause, err}
+		return outcome{by: nobody, cause: cause, err: err}
 	}
-	return outcome{thePolicy, err, nil}
+	return outcome{by: thePolicy, cause: err}
 }
 
 // policyApplies reports whether an error is a failure of the backend: no mistake in the program, and not the end of
@@ -196,8 +200,9 @@ func (r *RateLimit) degrade(res *Result, l *Limit) {
 	}
 }
 
-// withoutKey returns what an error says of the store, without the call and the key, which may be personal.
-func withoutKey(err error) string {
+// lineText returns what a line has of an error: what it says of the store, without the call and the key, which may be
+// personal.
+func lineText(err error) string {
 	var late *outage.TimeoutError
 	var request *RequestError
 	switch {
@@ -218,8 +223,8 @@ func failedPart(err error) string {
 	return ""
 }
 
-// notAsked returns the error of a call that was not made, because others had failed with the given cause.
-func notAsked(call, key string, cause error) error {
+// errNotMade returns the error of a call that was not made, because others had failed with the given cause.
+func errNotMade(call, key string, cause error) error {
 	var request *RequestError
 	if errors.As(cause, &request) {
 		e := *request
@@ -231,5 +236,5 @@ func notAsked(call, key string, cause error) error {
 		}
 		return &e
 	}
-	return callError(call, key, outage.NotAsked(cause))
+	return callError(call, key, outage.CauseOf(cause))
 }

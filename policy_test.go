@@ -410,7 +410,7 @@ type outcome struct {
 
 var errAnswers, errFull = errors.New("none"), errors.New("full")
 
-// outcomes are the table in the comment of failover.
+// outcomes are what failover decides.
 func outcomes() (all []outcome) {
 	for _, p := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {
 		all = append(all, outcome{nil, nil, p, nil}, outcome{nil, errAnswers, p, nil}, outcome{errDown, errAnswers, p, nil})
