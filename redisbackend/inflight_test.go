@@ -538,7 +538,7 @@ func TestAClaimThatFailsFailsAlone(t *testing.T) {
 	}
 }
 
-// A server without memory grants nothing more, but places are renewed and given back.
+// A server without memory grants nothing to a process that holds nothing, but places are renewed and given back.
 func TestPlacesAreKeptAndGivenBackWithoutMemory(t *testing.T) {
 	s := testkit.StartRedis(t)
 	b := redisbackend.New(connect(t, s))
@@ -549,8 +549,9 @@ func TestPlacesAreKeptAndGivenBackWithoutMemory(t *testing.T) {
 	exchange(t, b, window.Claim{Lease: time.Minute, Held: 2, HeldMax: 5})
 	s.Must(t, "CONFIG", "SET", "maxmemory", "1")
 	for _, held := range []uint64{2, 1, 0} {
-		p := exchange(t, b, window.Claim{Lease: time.Minute, Held: held, HeldMax: 5})
-		expect(t, p.Used == 1+held, "%d are used, and one process holds %d", p.Used, held)
+		wants := []window.Want{{N: 1, Max: 5}}[:min(held, 1)]
+		p := exchange(t, b, window.Claim{Lease: time.Minute, Held: held, HeldMax: 5, Wants: wants})
+		expect(t, p.Used == 1+held+uint64(len(wants)), "%d are used, and one process holds %d", p.Used, held)
 	}
 	_, _, err := l.TryAcquire(t.Context(), "k", inflight.Limit{Max: 5}, 1)
 	expect(t, errors.Is(err, throttr.ErrFull), "%v", err)

@@ -207,11 +207,11 @@ local function make()
   local extend = expires < ends
   if extend then expires = ends + lease end
   local new = encode(state_format, sum, limit, token, first_end, expires, w and 1 or 0)
-  -- A server without memory refuses HSET, but not in a script that has begun with HDEL: to give back or to renew needs
-  -- no more memory.
+  -- A server without memory refuses HSET, but not in a script that has begun with HDEL. To give back, to renew, or to
+  -- change an entry needs no more memory.
   if held == 0 and entry then
     call('HDEL', key, field)
-  elseif not has_wants then
+  elseif entry or not has_wants then
     call('HDEL', key, '') -- which is no field
   end
   if held > 0 then
