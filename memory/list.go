@@ -51,3 +51,14 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 		}
 	}
 }
+
+// ListPlaces implements [window.Backend].
+func (b *Backend) ListPlaces(ctx context.Context, keys ...string) iter.Seq2[window.ListedPlaces, error] {
+	return func(yield func(window.ListedPlaces, error) bool) {
+		if err := b.after("list places", "", b.Ping(ctx)); err != nil {
+			yield(window.ListedPlaces{}, err)
+			return
+		}
+		b.ledger.EachPlaces(keys, func(p window.ListedPlaces) bool { return yield(p, nil) })
+	}
+}

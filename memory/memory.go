@@ -172,6 +172,28 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	return n, b.after("delete", key, nil)
 }
 
+// Exchange implements [window.Backend]. Up to [WithMaxKeys] keys and names have places in flight, beside as
+// many windows. Places of package inflight have no lease on a Backend.
+func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
+	if err := b.Ping(ctx); err != nil {
+		return b.after("exchange", "", err)
+	}
+	for i := range claims {
+		p, wake := b.ledger.Exchange(&claims[i])
+		if wake != nil {
+			wake()
+		}
+		if p.Err != nil {
+			p.Err = &api.CallError{Package: "memory", Call: "exchange", Key: claims[i].Key, Err: p.Err}
+		}
+		places[i] = p
+	}
+	return b.after("exchange", "", nil)
+}
+
+// Ledger is for package inflight, whose places on a Backend have no lease.
+func (b *Backend) Ledger() *ledger.Ledger { return b.ledger }
+
 // after is called after each call that no shard has counted: it counts the call, and adds its name and key to the
 // error. It returns nil for nil.
 func (b *Backend) after(call, key string, err error) error {

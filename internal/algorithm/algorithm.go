@@ -54,10 +54,11 @@ type Record struct {
 	More     uint64
 	ID       int64
 	Last     int64
-	Log      *Log
+	Log      *Log // of a sliding log; otherwise nil, whose methods do nothing
 }
 
-// Empty reports whether nothing has been counted since the record was made, or ended.
+// Empty reports whether nothing has been counted since the record was made, or ended. Whatever is counted, also 0, sets the
+// ID or Last: no series is 0.
 func (r *Record) Empty() bool { return r.ID == 0 && r.Last == 0 }
 
 // End makes the record count nothing.

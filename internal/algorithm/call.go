@@ -79,7 +79,8 @@ func (s State) Describe(w *window.Window, t Time) {
 // Verb is what a call does with a record.
 type Verb uint8
 
-// The verbs. A hit of a window is a charge: whether it is within the limit, the RateLimit says. Otherwise it is a take.
+// The verbs. With a rolling algorithm, a hit is a take. Otherwise it is a charge: whether it is within the limit, the
+// RateLimit says.
 const (
 	Hit Verb = iota
 	Take
@@ -130,7 +131,7 @@ func (by *Rule) Call(v Verb, r *Record, t Time, n, series uint64) State {
 	by.How.add(r, now, n, series)
 	if fits {
 		count += n
-	} else {
+	} else { // less than n may count: a charge has bounds
 		_, count = by.look(r, t)
 	}
 	return State{Count: count, Left: by.How.left(r, now), ID: r.ID}

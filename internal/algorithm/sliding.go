@@ -24,9 +24,8 @@ var sliding = Algorithm{
 
 func countSliding(r *Record, now int64) uint64 {
 	passed := r.passed(now)
-	scale := uint64(r.Scale)
 	if passed >= r.Scale {
-		if uint64(passed) >= 2*scale || r.Count == 0 {
+		if passed-r.Scale >= r.Scale || r.Count == 0 {
 			r.End()
 			return 0
 		}
@@ -40,7 +39,7 @@ func countSliding(r *Record, now int64) uint64 {
 	if r.More == 0 {
 		return r.Count
 	}
-	over, _ := limits.MulDiv(r.More, scale-uint64(r.Scale-max(passed, 0)), scale)
+	over, _ := limits.MulDiv(r.More, uint64(max(passed, 0)), uint64(r.Scale))
 	return plus(r.More-over, r.Count)
 }
 

@@ -139,6 +139,19 @@ func Capacity(l *window.Limit) uint64 {
 	return l.Max
 }
 
+// Identity returns what tells counts of a key apart. Of two ways to write a zone or a start day, it has one.
+func Identity(l *window.Limit) window.Limit {
+	of := window.Limit{Name: l.Name, Scale: l.Scale, Algorithm: l.Algorithm, Calendar: l.Calendar,
+		StartDay: l.StartDay, Zone: l.Zone}
+	if of.StartDay == 1 {
+		of.StartDay = 0
+	}
+	if of.Zone == "UTC" {
+		of.Zone = ""
+	}
+	return of
+}
+
 // MulDiv returns x*y/z and the remainder. The quotient must be less than 2^64.
 func MulDiv(x, y, z uint64) (quotient, rest uint64) {
 	hi, lo := bits.Mul64(x, y)

@@ -6,19 +6,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Identity returns what tells counts of a key apart. Of two ways to write a zone or a start day, it has one.
-func Identity(l *window.Limit) window.Limit {
-	of := window.Limit{Name: l.Name, Scale: l.Scale, Algorithm: l.Algorithm, Calendar: l.Calendar,
-		StartDay: l.StartDay, Zone: l.Zone}
-	if of.StartDay == 1 {
-		of.StartDay = 0
-	}
-	if of.Zone == "UTC" {
-		of.Zone = ""
-	}
-	return of
-}
-
 // SameCount reports whether two takes are of one count.
 func SameCount(a, b *window.Take) bool {
 	return a.Key == b.Key && a.Limit.Scale == b.Limit.Scale && Identity(&a.Limit) == Identity(&b.Limit)
