@@ -75,6 +75,9 @@ func (r *RateLimit) Wait(ctx context.Context, key string, limit Limit, n uint64)
 // small takes do not overtake it, and it holds nothing while it waits. Other RateLimits and processes have
 // queues of their own.
 //
+// So each is granted in a round trip of its own: on a store that is a millisecond away, up to 1000 a second of a count,
+// however large the Max. Callers of Take share round trips.
+//
 // While the first caller waits for the end of a window, it asks every tenth of the scale, but at least
 // every second, because others may give back or reset the window. It also asks when this RateLimit settles
 // a reservation, or sets, resets, forgets or deletes the window.

@@ -73,7 +73,8 @@ const (
 //
 // A request waits for its turn: see [throttr.RateLimit.WaitAll], which bounds the line
 // ([throttr.WithMaxWaiters]) and fails at once if the turn comes after the deadline of the request's
-// context. If it fails, RoundTrip returns its error and sends nothing.
+// context. If it fails, RoundTrip returns its error and sends nothing. In a process, the requests of a key are granted
+// one after the other, each in a round trip to the store, which is what bounds their number if the Limits do not.
 //
 // # Bounds
 //
