@@ -15,8 +15,8 @@ import (
 
 // Policy is what a [RateLimit] decides if its backend fails. It applies to Hit, HitN, Take, TakeAll,
 // Reserve, Wait, WaitAll and Charge. It does not apply to mistakes in the program ([ErrScale], [ErrRange],
-// [ErrUnsupported], [ErrConfig], [ErrValueSizeMismatch]), to [ErrClosed], if too many callers of Wait wait already, or if
-// the caller's ctx has ended: see [WithTimeout].
+// [ErrUnsupported], [ErrConfig], [ErrValueSizeMismatch]), to [ErrClosed], if too many callers of Wait wait already, or
+// if the caller's ctx has ended: see [WithTimeout].
 type Policy uint8
 
 const (

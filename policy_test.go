@@ -56,7 +56,8 @@ func (j *journal) entries(t *testing.T) (all []map[string]any) {
 }
 
 // A store is away for ten seconds at 2,000 hits a second: the first hits wait for it as long as they may,
-// then none does, the fallback counts, and there is a line for the first decision without the store, and two for the outage.
+// then none does, the fallback counts, and there is a line for the first decision without the store, and two for the
+// outage.
 func TestAnOutageCostsMilliseconds(t *testing.T) {
 	for name, fault := range map[string]fault{
 		"hangs": hangs, "down": isDown, "refuses": refuses, "slow": isSlow, "read-only": onlyReads,

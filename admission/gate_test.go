@@ -300,8 +300,8 @@ func pauseOf(t *testing.T, field string) (pause time.Duration) {
 	return pause
 }
 
-// A client that paces itself by the header fields alone is never denied, also while a fallback decides by the share of a
-// process.
+// A client that paces itself by the header fields alone is never denied, also while a fallback decides by the share of
+// a process.
 func TestAClientThatGoesByTheFieldsIsNeverDenied(t *testing.T) {
 	limit := func(a throttr.Algorithm, name string, most uint64, scale time.Duration, burst uint64) throttr.Limit {
 		if a != throttr.TokenBucket {
@@ -358,8 +358,8 @@ func TestThePolicyIsThatOfTheShareThatDecides(t *testing.T) {
 	require.Equal(t, `"none";q=0;w=1, "bucket";q=50;w=5`, d.PolicyField(), "the second one is not asked for")
 }
 
-// With one limit in the fields, as in those of X-RateLimit, a client that waits for its end is not denied by another one
-// either: of those of which as much remains, it is the one that ends later.
+// With one limit in the fields, as in those of X-RateLimit, a client that waits for its end is not denied by another
+// one either: of those of which as much remains, it is the one that ends later.
 func TestAClientThatGoesByTheStrictestIsNotDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newGate(t, admission.Config{Limits: []throttr.Limit{

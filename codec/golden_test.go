@@ -137,7 +137,8 @@ func bounds() []golden {
 	}
 }
 
-// Each message has its bytes, and all of them. Appending to a decoded key must not overwrite what follows it in the input.
+// Each message has its bytes, and all of them. Appending to a decoded key must not overwrite what follows it in the
+// input.
 func TestFramesAndTheirBytes(t *testing.T) {
 	for _, g := range append(goldens(), bounds()...) {
 		t.Run(fmt.Sprint(g.name, "/", g.size), func(t *testing.T) {

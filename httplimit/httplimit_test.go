@@ -93,7 +93,8 @@ func (s *site) counts(t *testing.T, client httplimit.Request) (all []uint64) {
 	return all
 }
 
-// The server removes the files of a form, although the handler, behind two middlewares, gets another Request than it has.
+// The server removes the files of a form, although the handler, behind two middlewares, gets another Request than it
+// has.
 func TestFilesOfAFormAreRemoved(t *testing.T) {
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		require.NoError(t, r.ParseMultipartForm(1))
@@ -110,8 +111,8 @@ func TestFilesOfAFormAreRemoved(t *testing.T) {
 	require.Equal(t, []string{`"day";r=4;t=86400`, `"minute";r=4;t=60`}, res.Header.Values("RateLimit"))
 }
 
-// An http.ServeMux inside sets the pattern of the Request that it gets. Metrics and logs outside name the route by it, also
-// if the handler panics.
+// An http.ServeMux inside sets the pattern of the Request that it gets. Metrics and logs outside name the route by it,
+// also if the handler panics.
 func TestMiddlewareOutsideSeesThePattern(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /users/{id}", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })

@@ -17,8 +17,8 @@ const (
 	// maxClaims is how many keys share an exchange: those who want something while one is in flight share the next one,
 	// which takes the store less time than several. On Redis, that is a script.
 	maxClaims = 128
-	// manyClaims is how many keys that wait for the next exchange have it at once, as a second one: then the store works
-	// while this process reads answers.
+	// manyClaims is how many keys that wait for the next exchange have it at once, as a second one: then the store
+	// works while this process reads answers.
 	manyClaims = maxClaims / 4
 	// closeTimeout bounds how long Close tells the store.
 	closeTimeout = time.Second
@@ -141,7 +141,8 @@ func (l *Limiter) work(at lane) {
 	}
 }
 
-// beginQueued begins the exchanges of pumps that are queued. Without any, the worker ends, and with the last one the queue.
+// beginQueued begins the exchanges of pumps that are queued. Without any, the worker ends, and with the last one the
+// queue.
 func (l *Limiter) beginQueued(at lane) (pumps []*pump, claims []window.Claim) {
 	l.mu.Lock()
 	defer l.unlock()

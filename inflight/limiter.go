@@ -84,8 +84,8 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 // now returns the monotonic time, which is positive.
 func (l *Limiter) now() time.Duration { return time.Since(l.start) + 1 }
 
-// Check returns an error if a limit is invalid, or the backend keeps no places in flight. Every call would return it, so
-// check limits when the program starts. It matches throttr.ErrRange or throttr.ErrUnsupported. Check asks no store.
+// Check returns an error if a limit is invalid, or the backend keeps no places in flight. Every call would return it,
+// so check limits when the program starts. It matches throttr.ErrRange or throttr.ErrUnsupported. Check asks no store.
 func (l *Limiter) Check(limits ...Limit) error {
 	for _, limit := range limits {
 		if err := limit.check(1); err != nil {
@@ -174,7 +174,8 @@ func (l *Limiter) grant(h *Hold) error {
 	return err
 }
 
-// submit has a pump decide what a Hold wants. It returns a channel that is closed when that is decided, or the decision.
+// submit has a pump decide what a Hold wants. It returns a channel that is closed when that is decided, or the
+// decision.
 func (l *Limiter) submit(h *Hold) (decided <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.unlock()

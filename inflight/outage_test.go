@@ -242,8 +242,8 @@ func TestAKeyThatCannotBeServedKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// What is given up when exchanges have failed for a lease is free as soon as the store can be told: it may have heard of
-// the last one just now.
+// What is given up when exchanges have failed for a lease is free as soon as the store can be told: it may have heard
+// of the last one just now.
 func TestWhatIsGivenUpAfterLongFailuresIsFree(t *testing.T) {
 	limit := inflight.Limit{Name: exports.Name, Max: 1, Lease: 10 * time.Second}
 	type end struct {
@@ -287,8 +287,8 @@ func TestWhatIsGivenUpAfterLongFailuresIsFree(t *testing.T) {
 }
 
 // A claim whose exchange has failed may reach the store after the process has told it that it wants nothing any more.
-// The process tells it so once more: nobody holds what the claim has got. It does not if exchanges have failed for long,
-// or when the Limiter is closed.
+// The process tells it so once more: nobody holds what the claim has got. It does not if exchanges have failed for
+// long, or when the Limiter is closed.
 func TestAClaimThatIsLateHoldsNothing(t *testing.T) {
 	remotely(t, func(t *testing.T, r *remote) {
 		var late window.Claim

@@ -419,8 +419,8 @@ func (c *callers) endAll(s state) {
 	}
 }
 
-// decide decides wants by a policy, as the store can't: those that do not wait, or all. What the policy has granted apart
-// from the store counts, and what is unlimited does not, as with the store.
+// decide decides wants by a policy, as the store can't: those that do not wait, or all. What the policy has granted
+// apart from the store counts, and what is unlimited does not, as with the store.
 func (c *callers) decide(policy Policy, err error, all bool) {
 	behind := false // there is one before it that waits on
 	c.wants = slices.DeleteFunc(c.wants, func(h *Hold) bool {

@@ -55,12 +55,12 @@ func (b *Backend) call(ctx context.Context, v algorithm.Verb, key string, l *win
 	}
 	if state.Wait == algorithm.NoRoom {
 		if v == algorithm.Charge || v == algorithm.Set {
-			s.calls-- // after counts it
 			s.mu.Unlock()
 			return b.after(v.String(), key, b.errFull)
 		}
 		state = b.usedUp(l, state)
 	}
+	s.calls++
 	state.Describe(w, at) // the caller copies w: by the end of the unlock, all of it has been written
 	s.mu.Unlock()
 	return nil
@@ -74,6 +74,7 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 		return false, b.after("give back", key, err)
 	}
 	defer s.mu.Unlock()
+	s.calls++
 	if r := s.find(&k, &l); r != nil {
 		by := algorithm.RuleOf(&l)
 		given = by.GiveBack(&r.Record, b.clock.now(), id, n)
@@ -89,15 +90,16 @@ func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 		return b.after("reset", key, err)
 	}
 	defer s.mu.Unlock()
+	s.calls++
 	if r := s.find(&k, &l); r != nil {
 		s.remove(r)
 	}
 	return nil
 }
 
-// begin begins a call, which it counts, and locks the shard. If it returns an error, it does none of that. The call reads the time after it,
+// begin begins a call, and locks the shard. If it returns an error, it does neither. The call reads the time after it,
 // while the mutex is held: if it has waited for the mutex, it would otherwise bring a time from before the record's
-// window, which looks as if the clock had gone back.
+// window, which looks as if the clock had gone back. It counts itself, unless it fails.
 func (b *Backend) begin(ctx context.Context, key string, l *window.Limit, n uint64) (k id, s *shard, err error) {
 	if err := algorithm.Check(l, n, b.maxLog); err != nil { // again: a backend may be called without a RateLimit
 		return k, nil, err
@@ -111,7 +113,6 @@ func (b *Backend) begin(ctx context.Context, key string, l *window.Limit, n uint
 		s.mu.Unlock()
 		return k, nil, window.ErrClosed
 	}
-	s.calls++
 	return k, s, nil
 }
 
@@ -145,8 +146,8 @@ func (s *shard) apply(v algorithm.Verb, k *id, l *window.Limit, n uint64, at alg
 	return state
 }
 
-// usedUp returns what is told of a record for which there is no room: the state of a limit that is used up, whose window
-// is not known. The next cleaning makes room, or a call before, or the end of what is in a log.
+// usedUp returns what is told of a record for which there is no room: the state of a limit that is used up, whose
+// window is not known. The next cleaning makes room, or a call before, or the end of what is in a log.
 func (b *Backend) usedUp(l *window.Limit, s algorithm.State) algorithm.State {
 	wait := min(b.cleanPeriod, window.Never-1)
 	if s.Left > 0 {

@@ -58,8 +58,8 @@ func TestARestartWithManyWaitersCostsLittle(t *testing.T) {
 }
 
 // Strict claims are granted nothing for a lease after the server has been started, whatever has been asked before, and
-// those on another prefix are not granted later for it. A server that has been up for longer, and has lost data or hides
-// that it did, is a new data set for a prefix that was never used.
+// those on another prefix are not granted later for it. A server that has been up for longer, and has lost data or
+// hides that it did, is a new data set for a prefix that was never used.
 func TestANewPrefixIsAsOldAsTheDataOfItsServer(t *testing.T) {
 	commands := [][]string{{"FLUSHALL"}, {"SWAPDB", "0", "1"}, {"CONFIG", "RESETSTAT"}}
 	var servers []*testkit.Redis
@@ -105,8 +105,8 @@ func TestAServerThatWasStartedAgainGrantsNothingForALease(t *testing.T) {
 	expect(t, time.Since(start) >= limit.Lease*9/10, "a place is granted %v after the start", time.Since(start))
 }
 
-// With WithStrict, a store that was flushed grants nothing for a lease, of no slot, and who holds places keeps them. It is
-// one loss of data, apart from that of servers that have not been up for a lease.
+// With WithStrict, a store that was flushed grants nothing for a lease, of no slot, and who holds places keeps them. It
+// is one loss of data, apart from that of servers that have not been up for a lease.
 func TestAFlushIsALossOfData(t *testing.T) {
 	limit := inflight.Limit{Max: 2, Lease: 4 * time.Second} // a new client has a quarter of it to find a busy node
 	server := testkit.StartRedis(t)
@@ -587,8 +587,9 @@ func TestAHashOfPlacesIsSmallAndStaysWhileTheyAreRenewed(t *testing.T) {
 	await(t, "the hash stays", func() bool { return s.Must(t, "EXISTS", hash) == "0" })
 }
 
-// As it takes long, a claim looks whether its data set is that of the server only if the server does not know all places
-// that are held, or if it is strict: also one that only renews, so that the wait of a lease is over when places are wanted.
+// As it takes long, a claim looks whether its data set is that of the server only if the server does not know all
+// places that are held, or if it is strict: also one that only renews, so that the wait of a lease is over when places
+// are wanted.
 func TestPlacesThatAreNotKnownShowAnotherDataSet(t *testing.T) {
 	const birth = 1_000_000
 	s := testkit.StartRedis(t)

@@ -58,8 +58,8 @@ func occupy(t *testing.T, b *Backend, key string) {
 	}
 }
 
-// If ctx has ended before the call, the call does nothing. Callers that give up later leave a bounded number of requests
-// behind. What was not sent by then never is, and errors say so.
+// If ctx has ended before the call, the call does nothing. Callers that give up later leave a bounded number of
+// requests behind. What was not sent by then never is, and errors say so.
 func TestCallsInFlightAreBoundedWhileRedisDoesNotRespond(t *testing.T) {
 	for name, call := range methods {
 		t.Run(name, func(t *testing.T) {
@@ -112,8 +112,8 @@ func TestCallsAreRefusedIfTooManyAreQueued(t *testing.T) {
 // oneSlot are keys that share a slot by chance.
 var oneSlot = []string{"key 28", "key 2406"}
 
-// Calls that wait share a request. In a cluster, each of its keys has a script, whatever is asked of it; behind a proxy,
-// each entry whose keys are others, and then each key of a take of several.
+// Calls that wait share a request. In a cluster, each of its keys has a script, whatever is asked of it; behind a
+// proxy, each entry whose keys are others, and then each key of a take of several.
 func TestCallsThatWaitShareARequest(t *testing.T) {
 	require.Equal(t, slotOfKey(oneSlot[0]), slotOfKey(oneSlot[1]))
 	for _, test := range []struct {

@@ -56,13 +56,13 @@
 //
 // # Shared requests
 //
-// While nothing is queued, and fewer than two requests are in flight, or up to 4 that take long, a caller sends its call
-// itself if its ctx never ends, or if the client is punctual, see [Client], and the deadline is at most a second away: if
-// its ctx is canceled, it may return at the deadline. After a request of several calls, and otherwise, calls are queued: when a request is back, the next one has all that is queued by then, of all
-// methods, on any keys and limits, up to 256 limits. Two requests are in flight at a time, and up to 4 if they take
-// longer than 150 µs, or if the last one is older when a call is made. Package internal/batch has the rules. Scripts of
-// other calls, such as those for places in flight, are requests of their own, up to 32 at a time, for which no others
-// wait.
+// While nothing is queued, and fewer than two requests are in flight, or up to 4 that take long, a caller sends its
+// call itself if its ctx never ends, or if the client is punctual, see [Client], and the deadline is at most a second
+// away: if its ctx is canceled, it may return at the deadline. After a request of several calls, and otherwise, calls
+// are queued: when a request is back, the next one has all that is queued by then, of all methods, on any keys and
+// limits, up to 256 limits. Two requests are in flight at a time, and up to 4 if they take longer than 150 µs, or if
+// the last one is older when a call is made. Package internal/batch has the rules. Scripts of other calls, such as
+// those for places in flight, are requests of their own, up to 32 at a time, for which no others wait.
 //
 // The result is that of requests of their own, one after the other: each hit and each take has its own position in
 // the count of its window, and TakeAll makes all takes or none. Equal calls follow each other; otherwise their order
@@ -117,14 +117,14 @@
 // A data set is another one after FLUSHALL, after a restart of the server, whatever it had saved, when another server
 // has become the primary, and when replication begins or has ended for an hour: then the server has another
 // replication id. Strict claims that do more than give back look for that, and claims of processes whose places the
-// server does not know; all are told. For a lease after it was created, strict claims are granted nothing. A prefix or slot that was
-// never used is as old as its server has been up, unless that was a replica, or has run FLUSHALL, FLUSHDB, SWAPDB,
-// CONFIG RESETSTAT, CLUSTER SETSLOT or DELSLOTS, as redis-cli does for a slot whose node is gone. (Redis 6 does not
-// say which of the last three it has run.) A slot that moves to another server is another data set, and fails with
-// TRYAGAIN while it moves. The bound of strict claims breaks if Redis evicts hashes: its maxmemory-policy must be
-// noeviction; if its clock jumps; if its user may not run INFO, and it was started again with data that it had saved;
-// if someone deletes hashes; and if two servers believe to be the primary: each then grants up to Max, until the
-// leases of the other's are over.
+// server does not know; all are told. For a lease after it was created, strict claims are granted nothing. A prefix or
+// slot that was never used is as old as its server has been up, unless that was a replica, or has run FLUSHALL,
+// FLUSHDB, SWAPDB, CONFIG RESETSTAT, CLUSTER SETSLOT or DELSLOTS, as redis-cli does for a slot whose node is gone.
+// (Redis 6 does not say which of the last three it has run.) A slot that moves to another server is another data set,
+// and fails with TRYAGAIN while it moves. The bound of strict claims breaks if Redis evicts hashes: its
+// maxmemory-policy must be noeviction; if its clock jumps; if its user may not run INFO, and it was started again with
+// data that it had saved; if someone deletes hashes; and if two servers believe to be the primary: each then grants up
+// to Max, until the leases of the other's are over.
 //
 // A server without memory grants no more places, but those that are held are renewed and given back. If the client is a
 // [Subscriber], its user needs the channels throttr:wake:*.

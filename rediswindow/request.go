@@ -63,8 +63,8 @@ func (b *Backend) newNode(name string) *node {
 // another one than that of this process. Then the client knows the store's time. The window may end meanwhile.
 const retries = 2
 
-// run has the node of its keys make ops together. If it returns an error, because ctx has ended, say, the ops still belong
-// to the request.
+// run has the node of its keys make ops together. If it returns an error, because ctx has ended, say, the ops still
+// belong to the request.
 func (b *Backend) run(ctx context.Context, ops []op) error {
 	n, err := b.nodeOf(ops[0].name)
 	if err != nil {

@@ -57,8 +57,8 @@ type Record struct {
 	Log      *Log // of a sliding log; otherwise nil, whose methods do nothing
 }
 
-// Empty reports whether nothing has been counted since the record was made, or ended. Whatever is counted, also 0, sets the
-// ID or Last: no series is 0.
+// Empty reports whether nothing has been counted since the record was made, or ended. Whatever is counted, also 0, sets
+// the ID or Last: no series is 0.
 func (r *Record) Empty() bool { return r.ID == 0 && r.Last == 0 }
 
 // End makes the record count nothing.

@@ -40,7 +40,8 @@ func responses(statuses ...byte) []byte {
 // "*" would push out the responses of a connection that stays subscribed (H21).
 const behindProbe = "\x02\x00\x12\x01*\x18"
 
-// peer is the server's end of connections. It reads a probe, writes the given pieces, and keeps what it reads after that.
+// peer is the server's end of connections. It reads a probe, writes the given pieces, and keeps what it reads after
+// that.
 type peer struct {
 	pieces [][]byte
 	hangUp bool   // after the last piece
@@ -295,7 +296,8 @@ func TestResponsesToAnAbandonedProbeAreRead(t *testing.T) {
 	})
 }
 
-// Each step of making a connection ends with the timeout and with the caller's context, and the network connection with it.
+// Each step of making a connection ends with the timeout and with the caller's context, and the network connection with
+// it.
 func TestWaitsAreBounded(t *testing.T) {
 	hang := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done()

@@ -141,8 +141,8 @@ func TestAFirstLookupBeginsWithA(t *testing.T) {
 	})
 }
 
-// What another client has counted without a name is ended, too, if the scale is given. All windows are ended at the same
-// time.
+// What another client has counted without a name is ended, too, if the scale is given. All windows are ended at the
+// same time.
 func TestDeleteEndsWhatOthersHaveCountedWithoutAName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)

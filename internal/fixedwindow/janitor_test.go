@@ -127,7 +127,8 @@ func TestJanitorFreesASlotBesideAnOpenWindow(t *testing.T) {
 	})
 }
 
-// While the janitor looks a key up that has no records any more, a hit creates one. The janitor must not forget the key.
+// While the janitor looks a key up that has no records any more, a hit creates one. The janitor must not forget the
+// key.
 func TestJanitorRemovesWhatIsCreatedWhileItLooks(t *testing.T) {
 	for _, insert := range []time.Duration{0, 100 * time.Millisecond} { // it ends before the lookup does, or after it
 		synctest.Test(t, func(t *testing.T) {

@@ -146,8 +146,8 @@ func (c *Circuit) open(cause error, probe func() error) {
 	c.onOpen(cause)
 }
 
-// tried ends a trial, and closes the circuit if the store has answered. A trial that tells nothing leaves the circuit as
-// it was before.
+// tried ends a trial, and closes the circuit if the store has answered. A trial that tells nothing leaves the circuit
+// as it was before.
 func (t Ticket) tried(e Evidence, cause error) {
 	c := t.circuit
 	c.mu.Lock()

@@ -194,8 +194,8 @@ func TestAGuardedPartIsAwayForAllCalls(t *testing.T) {
 	}
 }
 
-// What a caller does wrong, or ends, or what concerns some keys, opens no circuit. A mistake is a mistake, and the end of
-// a ctx that of the caller, also while one is open.
+// What a caller does wrong, or ends, or what concerns some keys, opens no circuit. A mistake is a mistake, and the end
+// of a ctx that of the caller, also while one is open.
 func TestWhatSaysNothingAboutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := limit

@@ -18,8 +18,8 @@ const linePeriod = time.Minute
 // of one line, which is written at once, at the end of the outage, or a minute after the line before.
 //
 // An outage has a line when the first circuit opens, and one when the last circuit closes, with the numbers of what was
-// decided since the last line with numbers. While none is open, the first decision without the store has a line, and those of the
-// next minute have one at its end. While one is open, decisions have no lines.
+// decided since the last line with numbers. While none is open, the first decision without the store has a line, and
+// those of the next minute have one at its end. While one is open, decisions have no lines.
 type Watch struct {
 	Backend          window.Backend
 	Logger           *slog.Logger                           // nil: slog.Default, as it is when there is something to log

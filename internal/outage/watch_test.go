@@ -78,8 +78,8 @@ func TestAnOutageIsReported(t *testing.T) {
 	})
 }
 
-// The program is told one thing after the other, and the last one is what is, although a handler is slow, or makes calls
-// that change it.
+// The program is told one thing after the other, and the last one is what is, although a handler is slow, or makes
+// calls that change it.
 func TestTheLastWordIsWhatIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []error

@@ -312,7 +312,8 @@ func TestAServerIsKeptParkedAfterAConnectionThatWasNotMade(t *testing.T) {
 	})
 }
 
-// The pool looks for the parking record and pings at the same time: with few requests in flight, an idle pool would grow.
+// The pool looks for the parking record and pings at the same time: with few requests in flight, an idle pool would
+// grow.
 func TestNoConnectionIsMadeToKeepAServerParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)

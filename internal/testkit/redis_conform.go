@@ -24,8 +24,8 @@ func Conform(t *testing.T, backends func(opts ...rediswindow.Option) (one, secon
 	}
 }
 
-// Subscribes requires of a [rediswindow.Subscriber] that it confirms each subscription before it passes on messages, also
-// the one after its connection has ended.
+// Subscribes requires of a [rediswindow.Subscriber] that it confirms each subscription before it passes on messages,
+// also the one after its connection has ended.
 func Subscribes(t *testing.T, s *Redis, client rediswindow.Subscriber) {
 	ctx, cancel := context.WithCancel(t.Context())
 	messages, ended := make(chan string, 10), make(chan error, 1)

@@ -31,8 +31,8 @@ import (
 // may use it for other things, and closes it. New panics if client or an option
 // is nil, or if client is a [redis.Ring].
 //
-// With a client of another type, List needs the method ForEachMaster, which one that embeds a [redis.ClusterClient] has;
-// otherwise it returns [window.ErrUnsupported].
+// With a client of another type, List needs the method ForEachMaster, which one that embeds a [redis.ClusterClient]
+// has; otherwise it returns [window.ErrUnsupported].
 //
 // A call is never sent again, whatever the MaxRetries of the client is: the server may have executed it.
 func New(client redis.UniversalClient, opts ...rediswindow.Option) *rediswindow.Backend {

@@ -209,11 +209,7 @@ local function make()
   local new = encode(state_format, sum, limit, token, first_end, expires, w and 1 or 0)
   -- A server without memory refuses HSET, but not in a script that has begun with HDEL. To give back, to renew, or to
   -- change an entry needs no more memory.
-  if held == 0 and entry then
-    call('HDEL', key, field)
-  elseif entry or not has_wants then
-    call('HDEL', key, '') -- which is no field
-  end
+  if entry or not has_wants then call('HDEL', key, held == 0 and field or '') end -- '' is no field
   if held > 0 then
     call('HSET', key, 's', new, field, encode('<ddd', held, seq, ends))
   else

@@ -65,7 +65,7 @@
 local call, floor, ceil, min, max, byte = redis.call, math.floor, math.ceil, math.min, math.max, string.byte
 local decode, encode, state_format, PLUS = struct.unpack, struct.pack, '<dddddddd', 43
 local huge = 9007199254740991 -- the largest count
-local all_series, wrap = 65536, 70368744177664 -- series, and places, are less
+local all_series, wrap = 65536, 70368744177664 -- series, and positions, are less
 local keys, args = KEYS, ARGV
 local clock = call('TIME')
 local next_id = clock[1] * 1000000 + clock[2]

@@ -448,8 +448,8 @@ func testConformance[T codec.Value](t *testing.T) {
 	})
 }
 
-// TestTwoClientsOfServersConform has a second client of the same two servers, which names them in another order. Neither
-// remembers denials, so that each finds at once what the other one has left.
+// TestTwoClientsOfServersConform has a second client of the same two servers, which names them in another order.
+// Neither remembers denials, so that each finds at once what the other one has left.
 func TestTwoClientsOfServersConform(t *testing.T) {
 	if !testkit.Thorough() {
 		t.Run("uint8", testTwoClients[uint8])
